@@ -70,7 +70,6 @@ LONG = (
     "test_limits_run.py",
     "test_faults.py",
     "test_spawning_run.py",
-    "test_chaos_dependencies.py",
     "test_model.py",
     "test_object_stores.py",
     "test_traces_run.py",

@@ -22,16 +22,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 from chaos_faults import FAULTS, Injector
-from chaos_ledger import Ledger, Promise, Promises, Run, crowds, doubled, overlaps, redone
+from chaos_ledger import (
+    Ledger,
+    Promise,
+    Promises,
+    Run,
+    crowds,
+    doubled,
+    overlaps,
+    redone,
+    too_early,
+)
 from chaos_producer import LOCKS
 from chaos_samples import Samples, by_listener, halves
-from chaos_stage import LOST_AFTER, QUEUE, Node, Stage, now, open_stage
+from chaos_stage import LOST_AFTER, QUEUE, TIMES, Node, Stage, now, open_stage
 from chaos_stalls import stalls_noted
 from running import children_of, is_there
+from schedule_judge import wrong_history
 
 from blueque import Task
 from blueque.audit.audit import audit
 from blueque.model import keys
+from blueque.queries import schedules
 
 DRAIN = 45.0  # seconds by which everything has ended when the faults have stopped
 LEAVE = 30.0
@@ -152,6 +164,8 @@ class Chaos:
             producer = stage.producer
             self._until(lambda: not producer.is_running, 15.0, "the end of the producer")
         began = now()
+        self._until(lambda: not self._behind(), DRAIN, "each planned time")
+        self._judge_schedules()
         self._until(lambda: not self._unended(), DRAIN, "the end of every task")
         self.table["seconds to drain"] = round(now() - began, 1)
         self._until(
@@ -165,6 +179,34 @@ class Chaos:
             lambda: not any(map(_open_attempts, stage.nodes)), 15.0, "a spool without open attempts"
         )
         self._leave()
+
+    def _behind(self) -> list[str]:
+        """Return the schedules of which a planned time has passed, and nothing has come."""
+        (clock,) = self.stage.control.connections.read(("TIME",))
+        records = schedules.records(self.stage.control.connections, [*self.stage.rules])
+        return [
+            record["name"]
+            for record in records
+            if isinstance(record, dict) and int(record.get("planned", clock[0])) < int(clock[0])
+        ]
+
+    def _judge_schedules(self) -> None:
+        """Stop the schedules. Their tasks are promised from now on."""
+        control = self.stage.control
+        for name, (rule, begin) in self.stage.rules.items():
+            control.get_schedule(name).pause("chaos")
+            record = schedules.records(control.connections, [name])[0]
+            assert isinstance(record, dict)
+            history = schedules.occurrences(control.connections, name, TIMES)[::-1]
+            wrong = wrong_history(rule, begin, record, history, name)
+            if wrong is not None:
+                self.wrong.append(f"schedule {name}: {wrong}")
+            self.table[f"schedule {name}"] = ", ".join(
+                f"{count} {what}" for what, count in Counter(one.what for one in history).items()
+            )
+            for one in history:
+                if one.task is not None and one.what == "made":
+                    self._promises.tasks[one.task] = Promise(is_safe=True, is_accepted=True)
 
     def _unended(self) -> list[str]:
         control = self.stage.control
@@ -239,9 +281,10 @@ class Chaos:
         )
         injector = self.injector
         given_up = _given_up(self.stage)
+        waited, early = too_early(self._ledger, tasks, given_up)
         wasted = redone(self._ledger.runs, tasks, injector.away, given_up, LOST_AFTER - TOLERANCE)
         self.wrong += (
-            again + without + crowded + wasted + injector.unadopted + injector.never_adopted
+            again + without + early + crowded + wasted + injector.unadopted + injector.never_adopted
         )
         for task, promise in tasks.items():
             self.wrong += _judge_end(promise, ends[task], self._ledger.runs_of(task))
@@ -261,6 +304,7 @@ class Chaos:
         }
         self.table |= {f"  {cause}": count for cause, count in sorted(excused.items())}
         self.table |= {"overlapping, without excuse": len(without)}
+        self.table |= {"starts after the end of another task": waited}
         self.table |= {"starts with a lock": locked, "locks held by too many": len(crowded)}
 
     def _count(self, tasks: dict[str, Promise], ends: dict[str, Task]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,7 @@ class Away:
 
 @dataclass
 class Promise:
-    """What the producer knows of a task."""
+    """What the producer knows of a task. parents: for whose ends it waits, whatever they are."""
 
     is_safe: bool = False
     how: str = "nap"
@@ -124,6 +124,7 @@ class Promise:
     is_accepted: bool = False
     consents: int = 0
     answer: str | None = None  # of a cancel; None when it was wanted again after that
+    parents: list[str] = field(default_factory=list)
 
 
 class Promises:
@@ -141,6 +142,7 @@ class Promises:
                 promise.is_safe = said["is_safe"]
                 promise.how = said["how"]
                 promise.lock = said["lock"]
+                promise.parents = said["parents"]
                 promise.is_accepted = said["what"] == "accepted"
             elif said["what"] == "consent":
                 promise.consents += 1
@@ -168,6 +170,32 @@ def doubled(runs: Iterable[Run], tasks: dict[str, Promise]) -> list[str]:
         if n > 1
     ]
     return wrong
+
+
+def too_early(
+    ledger: Ledger, tasks: dict[str, Promise], given_up: set[str]
+) -> tuple[int, list[str]]:
+    """Return how many runs had to wait for the end of another, and those that began before it.
+
+    A parent that was given up or cancelled, or wanted again, may have let them go earlier.
+    """
+    waited, wrong = 0, []
+    for task, promise in tasks.items():
+        for parent in promise.parents:
+            its = tasks[parent]
+            runs = ledger.runs_of(parent)
+            newest = max(runs, key=lambda run: run.attempt, default=None)
+            if newest is None or not newest.ended or parent in given_up:
+                continue
+            if its.consents or its.answer is not None:
+                continue
+            for run in ledger.runs_of(task):
+                waited += 1
+                if run.began < newest.seen:
+                    wrong.append(
+                        f"task {task} began before the end of {parent}, for which it waits"
+                    )
+    return waited, wrong
 
 
 def overlaps(

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from blueque import Client, Retry
+from blueque import Client, Retry, after
 from blueque.errors import Contended, InvalidInput, OutcomeUnknown, RedisAway
 
 BACKLOG = 30  # tasks in line that are enough
@@ -69,9 +69,13 @@ class Producer:
             "lock": (lock, LOCKS[lock]) if lock is not None else None,
             "priority": die.choice([-5, 5]) if die.random() < 0.2 else 0,
         }
-        words, facts = f"{how} {seconds:.3f}", {"is_safe": is_safe, "how": how, "lock": lock}
+        parents = die.sample(self._last, min(2, len(self._last))) if die.random() < 0.1 else []
+        words = f"{how} {seconds:.3f}"
+        facts = {"is_safe": is_safe, "how": how, "lock": lock, "parents": parents}
         try:
-            if die.random() < 0.15:
+            if parents:
+                task = self._queue.enqueue(words, after=after(any=parents), **options)
+            elif die.random() < 0.15:
                 task = self._queue.schedule(words, time.time() + die.uniform(0.1, 3), **options)
             else:
                 task = self._queue.enqueue(words, **options)

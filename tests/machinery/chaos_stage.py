@@ -20,14 +20,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from chaos_producer import SAFE
 from running import Listener, Program, Programs, children_of, is_there, until
 
 from blueque import Client
+from blueque.model import keys
+from blueque.model.recurrence import Rule
 from blueque.system.embedded_redis import Server, running_server
 
 QUEUE = "chaos"
 BEAT, LEASE, LOST_AFTER = 0.2, 0.8, 3.0
 SLOTS = 3
+# Schedules that have planned times to catch up, by name: overlap, catch_up, and how many have passed.
+EVERY, TIMES = (
+    10,
+    90,
+)  # seconds between two planned times, and how many there are: a list keeps them all
+POLICIES = {
+    "nightly": ("allow", "all", 40),
+    "hourly": ("skip", "last", 60),
+    "weekly": ("queue", "last", 20),
+    "monthly": ("skip", "none", 60),
+}
 
 # Reaps whatever comes to it, and is nothing else: the first process of a node that is a machine of
 # its own.
@@ -290,8 +304,11 @@ class Stage:
         self.is_redis_well = True
         self.scheduler: Program | None = None
         self.producer: Program | None = None
+        self.rules: dict[str, tuple[Rule, int]] = {}  # of the schedules, and their first times
 
     def open(self) -> None:
+        for name in POLICIES:
+            self._plan(name)
         for node in self.nodes:
             node.start()
         self.start_scheduler()
@@ -302,6 +319,34 @@ class Stage:
             QUEUE,
         ]
         self.producer = self.rest.start([*command, str(self.accepted), str(self._seed)])
+
+    def _plan(self, name: str) -> None:
+        """Make a schedule of which some planned times have passed, and nothing has come."""
+        overlap, catch_up, missed = POLICIES[name]
+        redis = self.control.connections
+        clock, _ = redis.read(("TIME",), ("PING",))
+        begin = (int(clock[0]) // EVERY - missed) * EVERY
+        rule = Rule(every=EVERY, until=begin + TIMES * EVERY)
+        schedule = self.control.set_schedule(
+            name,
+            queue=QUEUE,
+            every=EVERY,
+            start=time.time() + 3600,  # nothing comes before it is paused
+            until=time.time() + 7200,
+            overlap=overlap,
+            catch_up=catch_up,
+            window="30d",
+            parameters="nap 0.1",
+            retry=SAFE,
+        )
+        schedule.pause("chaos")
+        record = {"last": begin - 1, "planned": begin, "at": begin, "until": rule.until}
+        redis.read(
+            ("HDEL", keys.schedule(name), "start"),
+            ("HSET", keys.schedule(name), *[word for pair in record.items() for word in pair]),
+        )
+        schedule.resume(catch_up=True)
+        self.rules[name] = rule, begin
 
     def start_scheduler(self) -> None:
         self.scheduler = self.rest.scheduler()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from chaos_ledger import CRASHED, Away, Promise, Run, crowds, overlaps, redone
+from chaos_ledger import CRASHED, Away, Ledger, Promise, Run, crowds, overlaps, redone, too_early
 
 LOST_AFTER = 2.7
 TASKS = {"t": Promise(is_safe=True)}
+LEDGER = [("start parent", 1.0), ("start early", 1.5), ("end parent", 2.0), ("start late", 2.5)]
 
 # Node one was frozen from 10.5 to 13.5. What had its time by then came to its end at once, and had
 # been given up.
@@ -109,3 +110,25 @@ def test_a_lock_that_too_many_hold_is_noticed_unless_a_node_was_away(limit, away
     held, wrong = crowds(runs, tasks, away, {"one": limit}, 3.0)
 
     assert (held, len(wrong)) == (3, crowd)
+
+
+@pytest.mark.parametrize(
+    ("parent", "given_up", "early"),
+    [
+        (Promise(), set(), 1),
+        (Promise(consents=1), set(), 0),
+        (Promise(answer="cancelling"), set(), 0),
+        (Promise(), {"parent"}, 0),
+    ],
+)
+def test_what_began_before_the_end_of_that_for_which_it_waits_is_noticed(
+    tmp_path, parent, given_up, early
+):
+    lines = tmp_path / "ledger"
+    lines.write_text("".join(f"{what} 1 11 1 one {at}\n" for what, at in LEDGER))
+    ledger = Ledger(lines)
+    ledger.read()
+    tasks = {"parent": parent, "early": Promise(parents=["parent"])}
+    tasks |= {"late": Promise(parents=["parent"])}
+
+    assert len(too_early(ledger, tasks, given_up)[1]) == early
