@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic
+from typing import Any
 
-from blueque.connection.redis import Command, Look, Replies, as_hash
+from blueque.connection.redis import Command, Look, as_hash
 from blueque.errors import NoSuchSchedule
 from blueque.model import keys
 from blueque.model.encoding import count_of
 from blueque.model.schedule import KEPT, Definition, Occurrence
 from blueque.protocol.events import Event, record_in_queue
 from blueque.protocol.fields import flat
-
-
-class Tries(Generic[*Replies]):
-    """The look of a transaction, and whether an earlier try of the same call may have been executed."""
-
-    def __init__(self, look: Look[*Replies]) -> None:
-        self.look, self.may_be_done = look, False
-
-    def again(self, is_unknown: bool) -> Look[*Replies]:
-        self.may_be_done = is_unknown
-        return self.look
 
 
 def whole_look(name: str) -> Look[Sequence[str], Sequence[str]]:

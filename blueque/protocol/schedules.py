@@ -24,7 +24,6 @@ from blueque.model.schedule import (
     together,
 )
 from blueque.protocol.schedule_record import (
-    Tries,
     moved_on,
     next_of,
     noted,
@@ -32,7 +31,7 @@ from blueque.protocol.schedule_record import (
     whole_look,
     whole_number,
 )
-from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.transaction import Answer, Change, Tries, Verdict, transact
 
 MOST_COUNTED = 10 * TIMES_AT_ONCE  # planned times that a pause or a change counts
 _OF_PAUSE = ("paused", "paused_by", "paused_reason")

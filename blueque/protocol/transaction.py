@@ -61,6 +61,17 @@ class Change(NamedTuple, Generic[Result]):
 Verdict: TypeAlias = Answer[Result] | Change[Result]
 
 
+class Tries(Generic[*Replies]):
+    """The look of a transaction, and whether an earlier try of the same call may have been executed."""
+
+    def __init__(self, look: Look[*Replies]) -> None:
+        self.look, self.may_be_done = look, False
+
+    def again(self, is_unknown: bool) -> Look[*Replies]:
+        self.may_be_done = is_unknown
+        return self.look
+
+
 def transact(
     redis: Redis,
     name: str,
