@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.packing import pack_each, pack_words
-from blueque.connection.redis import AnyLook, Command, Look, Redis
+from blueque.connection.redis import AnyLook, Command, Look, Redis, Replies
 from blueque.model import keys
 from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, line_of
 from blueque.protocol.events import FIRST, Event, record_in_queue
 from blueque.protocol.fields import remove_tags
 from blueque.protocol.submit import keep_key
-from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.transaction import Answer, Change, Tries, Verdict, transact
 
 FARTHEST = 1000  # how far from its turn a task is searched for in the line of 1.0.0
 # The list of each status of finished tasks.
@@ -92,21 +92,21 @@ def prune(
     def decide(
         is_archiving: int, length: int, unsettled: list[str | None], *replies: list[str | None]
     ) -> Verdict[int]:
-        tasks = zip(seen, map(RemovableFields._make, replies), unsettled, strict=True)
+        found = [*map(RemovableFields._make, replies)]
         same = [
-            (ended.task, fields)
-            for ended, fields, noted in tasks
+            ended.task
+            for ended, fields, noted in zip(seen, found, unsettled, strict=True)
             if fields[:2] == (status, queue)
             and ended_at(fields.finished, fields.updated) == ended.at
             and fields.dependents is None
             and noted is None
         ]
         del same[max(length - floor, 0) :]
-        if is_archiving or not same:
-            return Answer(0)
         # From the tail, where the oldest are.
-        entries = pack_each(("LREM", listed, -1), "", [task for task, _ in same])
-        return Change([*removal(queue, dict(same), entries), *_noted(queue, event)], len(same))
+        entries = pack_each(("LREM", listed, -1), "", same)
+        return deletion.of(
+            dict(zip(tasks, found, strict=True)), [] if is_archiving else same, entries
+        )
 
     record, tasks = keys.archive(queue), [ended.task for ended in seen]
     look: Look[int, int, list[str | None], *tuple[list[str | None], ...]] = Look(
@@ -118,7 +118,8 @@ def prune(
             *read_removable(tasks),
         ],
     )
-    return transact(redis, "prune", look, decide)
+    deletion = _Deletion(look, queue, event)
+    return transact(redis, "prune", look, decide, again=deletion.again)
 
 
 def purge(
@@ -135,16 +136,14 @@ def purge(
     """
 
     def decide(*replies: Any) -> Verdict[int]:
-        read = map(RemovableFields._make, replies[: len(tasks)])
+        found = [*map(RemovableFields._make, replies[: len(tasks)])]
         waiting = {
             task: fields
-            for task, fields, place in zip(tasks, read, replies[len(tasks) :], strict=True)
+            for task, fields, place in zip(tasks, found, replies[len(tasks) :], strict=True)
             if fields.queue == queue
             and (is_forced or fields.dependents is None)
             and _waits(fields, place)
         }
-        if not waiting:
-            return Answer(0)
         # From the tail, whose turn is next: a purge begins with those.
         entries: list[Command] = [
             ("LREM", keys.line(queue, fields.line), -1, task)
@@ -157,16 +156,42 @@ def purge(
         blocked = [task for task, fields in waiting.items() if fields.status == "blocked"]
         if blocked:
             entries += [("ZREM", keys.blocked(queue), *blocked)]
-        return Change([*removal(queue, waiting, entries), *_noted(queue, event)], len(waiting))
+        return deletion.of(dict(zip(tasks, found, strict=True)), waiting, entries)
 
     line = keys.pending(queue)
     places: list[Command] = [("LPOS", line, task, "RANK", -1, "MAXLEN", FARTHEST) for task in tasks]
     look: AnyLook = Look([line, *map(keys.task, tasks)], [*read_removable(tasks), *places])
-    return transact(redis, "purge", look, decide)
+    deletion = _Deletion(look, queue, event)
+    return transact(redis, "purge", look, decide, again=deletion.again)
 
 
-def _noted(queue: str, event: Event | None) -> list[Command]:
-    return [] if event is None else [record_in_queue(queue, event)]
+class _Deletion(Tries[*Replies]):
+    """The tries of one call that deletes tasks of a queue. event: recorded with it."""
+
+    def __init__(self, look: Look[*Replies], queue: str, event: Event | None) -> None:
+        super().__init__(look)
+        self._queue, self._event = queue, event
+        self._chosen: Collection[str] = ()  # by the try before
+
+    def of(
+        self,
+        found: Mapping[str, RemovableFields],
+        chosen: Collection[str],
+        entries: Sequence[Command],
+    ) -> Verdict[int]:
+        """Delete the tasks that are chosen; the result is how many.
+
+        found: all that were looked at. entries: as for `removal`.
+        """
+        if self.may_be_done and all(found[task].status is None for task in self._chosen):
+            return Answer(len(self._chosen))
+        if not chosen:
+            return Answer(0)
+        self._chosen = chosen
+        commands = removal(self._queue, {task: found[task] for task in chosen}, entries)
+        if self._event is not None:
+            commands.append(record_in_queue(self._queue, self._event))
+        return Change(commands, len(chosen))
 
 
 def _waits(fields: RemovableFields, place: int | None) -> bool:

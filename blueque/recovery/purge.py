@@ -49,7 +49,7 @@ def purge(
 
 def _events(snapshot: Snapshot, by: str) -> dict[str, Event]:
     """Return the event of each queue, which goes with the first tasks that are deleted there."""
-    parts = grouped(snapshot.parts, lambda part: part.queue)
+    parts = [part for part in snapshot.parts if part.listed_as not in HELD]
     now = time.time()
     return {
         queue: Event(
@@ -61,7 +61,7 @@ def _events(snapshot: Snapshot, by: str) -> dict[str, Event]:
                 "status": " ".join(dict.fromkeys(part.listed_as for part in found)),
             },
         )
-        for queue, found in parts.items()
+        for queue, found in grouped(parts, lambda part: part.queue).items()
     }
 
 

@@ -283,6 +283,18 @@ def claim(client, _):
     )
 
 
+def frozen(client, seed, *statuses):
+    """Return a snapshot of the tasks of the queue."""
+    seed(client)
+    return client.freeze("video", statuses)
+
+
+def purge(client, snapshot):
+    deleted = list(client.purge(snapshot, by="ann"))
+    client.thaw(snapshot)
+    return deleted
+
+
 RUN = (pop, reserve, start)
 CALLS = {
     "enqueue": Call(nothing, lambda client, _: video(client).enqueue({"a": 1})),
@@ -373,8 +385,15 @@ CALLS = {
     "requeue all that failed": Call(failed, lambda client, _: video(client).requeue_failed()),
     "order": Call(
         listening,
-        lambda client, _: protocol.order(client.connections, "video", node_id(), "drain", "ann"),
+        lambda client, _: protocol.order(
+            client.connections, "video", node_id(), "drain", "ann", 9.25
+        ),
     ),
+    "bring forward": Call(scheduled, lambda client, task_id: video(client).bring_forward(task_id)),
+    "purge what waits": Call(
+        lambda client: frozen(client, two_in_line, "pending", "scheduled"), purge
+    ),
+    "purge what has ended": Call(lambda client: frozen(client, complete, "complete"), purge),
     "observe": Call(dead(), lambda client, _: protocol.observe(client.connections, [Q])),
     "fence": Call(dead(pop, reserve), fence),
     "fence one of 1.0.0": Call(

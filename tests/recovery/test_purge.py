@@ -6,13 +6,24 @@ import os
 import time
 
 import pytest
+from faults import Fault
 from transactions import protocol
 
+from blueque import Client
 from blueque.model.new_task import NewTask
+from blueque.queries import history
 from blueque.recovery import purge
+from blueque.recovery.purge import PURGED_AT_ONCE
 
 
-def test_a_task_that_was_started_when_the_snapshot_was_taken_stays_though_it_waits_again(client):
+def orders(redis):
+    """Return the events of what people have deleted, the last first."""
+    return [event for event in history.newest(redis, ["video"], 100) if event.event == "purged"]
+
+
+def test_a_task_that_was_started_when_the_snapshot_was_taken_stays_though_it_waits_again(
+    client, redis
+):
     queue = client.get_queue("video")
     ran = queue.enqueue("ran")
     processor = client.get_processor(client.get_listener("video").listen())
@@ -22,10 +33,27 @@ def test_a_task_that_was_started_when_the_snapshot_was_taken_stays_though_it_wai
     processor.release()
     assert client.get_task(ran).status == "pending"
 
-    assert list(client.purge(snapshot))[-1] == 1
+    assert list(client.purge(snapshot, by="ann"))[-1] == 1
 
     assert client.get_task(ran).status == "pending"
     assert client.get_task(waits).status is None
+    (event,) = orders(redis)
+    assert (event.by, event.facts) == ("ann", {"tasks": 1, "status": "pending"})
+
+
+def test_a_purge_whose_answer_is_lost_counts_its_tasks_and_is_told_once(proxy, client, redis):
+    queue = client.get_queue("video")
+    queue.enqueue_many(range(PURGED_AT_ONCE + 1))
+    through = Client(proxy.url, patience=5)
+    snapshot = through.freeze("video", "pending")
+    proxy.arm(Fault.CUT_AFTER, having=b"UNLINK")
+
+    assert list(through.purge(snapshot)) == [PURGED_AT_ONCE, PURGED_AT_ONCE + 1]
+
+    assert proxy.has_struck
+    (event,) = orders(redis)
+    assert event.facts["tasks"] == PURGED_AT_ONCE + 1
+    through.close()
 
 
 def wait_for(redis, queue, task, parent):
