@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -211,17 +211,6 @@ class Damage(NamedTuple):
         redis.read(*self.commands)
 
 
-def damages(code: str, is_fixed: bool = True) -> Callable[..., list[Damage]]:
-    """Return what makes damages with such a finding from rows of name, key, task and commands."""
-
-    def made(*rows: Any) -> list[Damage]:
-        return [
-            Damage(name, code, is_fixed, key, task, commands) for name, key, task, *commands in rows
-        ]
-
-    return made
-
-
 KEYED = "00000000-0000-4000-8000-00000a0d225c"
 T = keys.task
 P, Z, S, C, F, X, L, N, W = (
@@ -245,679 +234,81 @@ B, A = keys.blocked(D), keys.conditions
 SCHEDULE = keys.schedule("s 1")
 
 
+def read_damages() -> Iterator[Damage]:
+    """Yield the damages of damages.txt, which says how to read it."""
+    text = Path(__file__).with_name("damages.txt").read_text()
+    code, is_fixed = "", True
+    for line in re.sub(r"\n {8}", " ", text).splitlines():
+        if not line or line.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            code, _, left = line.partition(", ")
+            is_fixed = not left
+            continue
+        name, found, commands = (part.strip() for part in line.split(" | ", 2))
+        key, *task = words(found)
+        sent = tuple(tuple(words(command)) for command in commands.split(";"))
+        yield Damage(name, code, is_fixed, key, task[0] if task else None, sent)
+
+
+def words(text: str) -> list[str]:
+    found = re.findall(r'"([^"]*)"|(\w+\([^)]*\)|\S+)', text)
+    return [word(quoted or plain) for quoted, plain in found]
+
+
+def word(text: str) -> str:
+    call = re.fullmatch(r"(\w+)\((.*)\)", text)
+    if call is not None:
+        arguments = call[2].split(",", 1)
+        key: str = getattr(keys, call[1])(*[KNOWN.get(one, one) for one in arguments])
+        return key
+    return KNOWN.get(text) or text.format(**KNOWN)
+
+
+def wrong_rule(name: str, *command: object) -> Damage:
+    return Damage(name, "schedule_rule", False, keys.schedule("paused"), None, (command,))
+
+
+KNOWN: dict[str, str] = {
+    name: value
+    for name, value in {**vars(keys), **globals()}.items()
+    if name.isupper() and isinstance(value, str)
+}
+CROWD = [word for number in range(101) for word in (1, f"1,lock:customer-{number}=1")]
 DAMAGES = [
-    *damages("no_hash")(
-        ("an id in line without a task", P, "nobody", ("LPUSH", P, "nobody")),
-        ("an id scheduled without a task", Z, "nobody", ("ZADD", Z, 1, "nobody")),
-        ("an id held without a task", R, "nobody", ("LPUSH", R, "nobody")),
-        (
-            "an id held by a ghost without a task",
-            keys.reserved(Q, GHOST),
-            "nobody",
-            ("LPUSH", keys.reserved(Q, GHOST), "nobody"),
-        ),
-        ("an id complete without a task", C, "nobody", ("LPUSH", C, "nobody")),
-        ("an id failed without a task", F, "nobody", ("LPUSH", F, "nobody")),
-        ("an id cancelled without a task", X, "nobody", ("LPUSH", X, "nobody")),
-        (
-            "a task deleted by 1.0.0",
-            INDEX,
-            "complete",
-            ("DEL", *keys.belongings("complete")),
-            ("LREM", C, 1, "complete"),
-        ),
-        (
-            "a tag of a task that is gone",
-            keys.TAGS,
-            "nobody",
-            ("ZADD", keys.TAGS, 0, "customer:17 nobody"),
-        ),
-        ("a member started without a task", S, "nobody", ("SADD", S, f"{NODE} 1 nobody")),
-        ("a lock held by nobody", keys.lock(LOCK), "nobody", ("SADD", keys.lock(LOCK), "nobody")),
-        ("a place taken by nobody", keys.counted(G), "nobody", ("SADD", keys.counted(G), "nobody")),
-        ("an id blocked without a task", B, "nobody", ("ZADD", B, 1, "nobody")),
+    *read_damages(),
+    Damage(
+        "a task deleted by 1.0.0",
+        "no_hash",
+        True,
+        INDEX,
+        "complete",
+        (("DEL", *keys.belongings("complete")), ("LREM", C, 1, "complete")),
     ),
-    *damages("misplaced")(
-        (
-            "a tag that a task does not have",
-            keys.TAGS,
-            "complete",
-            ("ZADD", keys.TAGS, 0, "b complete"),
-        ),
-        ("a member started of another pid", S, "started", ("SADD", S, f"{NODE} 1 started")),
-        ("a member started of another node", S, "started", ("SADD", S, f"{OTHER} 99 started")),
-        ("a member started of a finished task", S, "complete", ("SADD", S, f"{NODE} 99 complete")),
-        ("a finished task in line", P, "complete", ("LPUSH", P, "complete")),
-        ("a started task in line", P, "started", ("LPUSH", P, "started")),
-        ("a scheduled task in line", P, "scheduled", ("LPUSH", P, "scheduled")),
-        ("a pending task scheduled", Z, "pending", ("ZADD", Z, 1, "pending")),
-        ("a complete task failed", F, "complete", ("LPUSH", F, "complete")),
-        ("a failed task cancelled", X, "failed", ("LPUSH", X, "failed")),
-        ("a pending task complete", C, "pending", ("LPUSH", C, "pending")),
-        ("a complete task held", R, "complete", ("LPUSH", R, "complete")),
-        (
-            "a started task held by another",
-            keys.reserved(Q, OTHER),
-            "started",
-            ("LPUSH", keys.reserved(Q, OTHER), "started"),
-        ),
-        ("a pending task in line and held", R, "pending", ("LPUSH", R, "pending")),
-        (
-            "a task in the line of another queue",
-            keys.pending("other"),
-            "pending",
-            ("LPUSH", keys.pending("other"), "pending"),
-            ("ZADD", keys.QUEUES, 0, "other"),
-        ),
-        (
-            "a task in the index of another queue",
-            keys.tasks("other"),
-            "pending",
-            ("ZADD", keys.tasks("other"), 0, "pending"),
-            ("ZADD", keys.QUEUES, 0, "other"),
-        ),
-        (
-            "an urgent task in the line of the others",
-            keys.pending(G),
-            "urgent",
-            ("LPUSH", keys.pending(G), "urgent"),
-        ),
-        ("an urgent task in two lines", LICENCE, "urgent", ("LPUSH", LICENCE, "urgent")),
-        (
-            "an urgent task in line and held",
-            keys.reserved(G, GPU),
-            "urgent",
-            ("LPUSH", keys.reserved(G, GPU), "urgent"),
-        ),
-        (
-            "a lock held by a task that has ended",
-            keys.lock("x"),
-            "complete",
-            ("SADD", keys.lock("x"), "complete"),
-        ),
-        (
-            "a lock held by a task that holds another",
-            keys.lock("x"),
-            "locked",
-            ("SADD", keys.lock("x"), "locked"),
-        ),
-        (
-            "a place taken by a task that waits",
-            keys.counted(G),
-            "urgent",
-            ("SADD", keys.counted(G), "urgent"),
-        ),
-        (
-            "a blocked task in line",
-            keys.pending(D),
-            "d-waits",
-            ("LPUSH", keys.pending(D), "d-waits"),
-        ),
-        ("a pending task blocked", B, "d-root", ("ZADD", B, 1, "d-root")),
+    Damage(
+        "many lines that are listed, and nobody stands in them",
+        "empty_line",
+        True,
+        keys.lines(BARE),
+        None,
+        (("ZADD", keys.lines(BARE), *CROWD),),
     ),
-    *damages("missing")(
-        ("a tag that is not in the index", keys.TAGS, "tagged", ("ZREM", keys.TAGS, "ü tagged")),
-        ("a pending task nowhere", P, "pending", ("LREM", P, 1, "pending")),
-        ("a scheduled task nowhere", Z, "scheduled", ("ZREM", Z, "scheduled")),
-        ("a complete task nowhere", C, "complete", ("LREM", C, 1, "complete")),
-        ("a failed task nowhere", F, "failed", ("LREM", F, 1, "failed")),
-        ("a cancelled task nowhere", X, "cancelled", ("LREM", X, 1, "cancelled")),
-        ("a reserved task that nobody holds", R, "reserved", ("LREM", R, 1, "reserved")),
-        ("a started task that nobody holds", R, "started", ("LREM", R, 1, "started")),
-        ("a started task that is not in the set", S, "started", ("SREM", S, f"{NODE} 99 started")),
-        ("a task that is not in the index", INDEX, "failed", ("ZREM", INDEX, "failed")),
-        ("an urgent task nowhere", FIVE, "urgent", ("DEL", FIVE), ("ZREM", GL, "5")),
-        (
-            "a lock that its holder does not hold",
-            keys.lock(LOCK),
-            "locked",
-            ("SREM", keys.lock(LOCK), "locked"),
-        ),
-        (
-            "a place that is not taken",
-            keys.counted(G),
-            "locked",
-            ("SREM", keys.counted(G), "locked"),
-        ),
-        ("a blocked task nowhere", B, "d-waits", ("ZREM", B, "d-waits")),
-    ),
-    *damages("wrong_type", is_fixed=False)(
-        (
-            "an index of tags that is a string",
-            keys.TAGS,
-            None,
-            ("DEL", keys.TAGS),
-            ("SET", keys.TAGS, "x"),
-        ),
-        (
-            "a history that is a string",
-            keys.history("complete"),
-            None,
-            ("DEL", keys.history("complete")),
-            ("SET", keys.history("complete"), "x"),
-        ),
-        (
-            "statistics that are a string",
-            keys.stats(Q, "2026-11-22"),
-            None,
-            ("SET", keys.stats(Q, "2026-11-22"), "x"),
-        ),
-        ("a line that is a string", P, None, ("DEL", P), ("SET", P, "hello")),
-        ("a task that is a string", T("nobody"), None, ("SET", T("nobody"), "hello")),
-        (
-            "a registration that is a string",
-            keys.listener(Q, OTHER),
-            None,
-            ("DEL", keys.listener(Q, OTHER)),
-            ("SET", keys.listener(Q, OTHER), "hello"),
-        ),
-        ("a lock that is a string", keys.lock("x"), None, ("SET", keys.lock("x"), "1")),
-        ("a line that is a set", keys.line(G, "6"), None, ("SADD", keys.line(G, "6"), "1")),
-        ("settings that are a string", CAP, None, ("DEL", CAP), ("SET", CAP, "hello")),
-        ("a listing of lines that is a list", GL, None, ("DEL", GL), ("LPUSH", GL, "5")),
-        ("a log that is a string", keys.log("x"), None, ("SET", keys.log("x"), "1")),
-        (
-            "a checkpoint that is a list",
-            keys.checkpoint("x"),
-            None,
-            ("LPUSH", keys.checkpoint("x"), "1"),
-        ),
-        (
-            "schedules that are a set",
-            keys.SCHEDULES,
-            None,
-            ("DEL", keys.SCHEDULES),
-            ("SADD", keys.SCHEDULES, "s 1"),
-        ),
-        (
-            "a schedule that is a string",
-            keys.schedule("s 2"),
-            None,
-            ("SET", keys.schedule("s 2"), "x"),
-        ),
-        (
-            "conditions that are a string",
-            A("d-last"),
-            None,
-            ("DEL", A("d-last")),
-            ("SET", A("d-last"), "x"),
-        ),
-        (
-            "dependents that are a list",
-            keys.dependents("d-broken"),
-            None,
-            ("DEL", keys.dependents("d-broken")),
-            ("LPUSH", keys.dependents("d-broken"), "d-held"),
-        ),
-        (
-            "ends to be told that are a set",
-            keys.UNSETTLED_TASKS,
-            None,
-            ("SADD", keys.UNSETTLED_TASKS, "d-root"),
-        ),
-    ),
-    *damages("left_behind")(
-        (
-            "the history of a task that is gone",
-            keys.history("nobody"),
-            "nobody",
-            ("RPUSH", keys.history("nobody"), "{}"),
-        ),
-        (
-            "a log of a task that is gone",
-            keys.log("nobody"),
-            "nobody",
-            ("XADD", keys.log("nobody"), "*", "line", "1"),
-        ),
-        (
-            "the conditions of a task that is gone",
-            A("nobody"),
-            "nobody",
-            ("HSET", A("nobody"), "d-root", "ok"),
-        ),
-        (
-            "the dependents of a task that is gone",
-            keys.dependents("nobody"),
-            "nobody",
-            ("ZADD", keys.dependents("nobody"), 1, "d-waits"),
-        ),
-        (
-            "the inputs of a task that is gone",
-            keys.inputs("nobody"),
-            "nobody",
-            ("HSET", keys.inputs("nobody"), "d-root", "tr"),
-        ),
-        (
-            "occurrences of a schedule that is gone",
-            keys.occurrences("nobody"),
-            None,
-            ("LPUSH", keys.occurrences("nobody"), "{}"),
-        ),
-    ),
-    *damages("double")(
-        ("a task twice in line", P, "pending", ("LPUSH", P, "pending")),
-        ("a task completed twice", C, "complete", ("LPUSH", C, "complete")),
-        ("a task held twice", R, "started", ("LPUSH", R, "started")),
-        ("an urgent task twice in line", FIVE, "urgent", ("LPUSH", FIVE, "urgent")),
-    ),
-    *damages("popped", is_fixed=False)(
-        ("a task popped and not reserved", R, "pending", ("LMOVE", P, R, "RIGHT", "LEFT")),
-        (
-            "an urgent task popped and not reserved",
-            keys.reserved(G, GPU),
-            "urgent",
-            ("LMOVE", FIVE, keys.reserved(G, GPU), "RIGHT", "LEFT"),
-            ("ZREM", GL, "5"),
-        ),
-    ),
-    *damages("held")(
-        (
-            "a task popped by a dead listener",
-            keys.reserved(Q, DEAD),
-            "pending",
-            ("LMOVE", P, keys.reserved(Q, DEAD), "RIGHT", "LEFT"),
-        ),
-        (
-            "a task popped by a ghost",
-            keys.reserved(Q, GHOST),
-            "pending",
-            ("LMOVE", P, keys.reserved(Q, GHOST), "RIGHT", "LEFT"),
-        ),
-        (
-            "a task reserved by a ghost",
-            keys.reserved(Q, GHOST),
-            "reserved",
-            ("LMOVE", R, keys.reserved(Q, GHOST), "LEFT", "LEFT"),
-            ("HSET", T("reserved"), "node", GHOST),
-        ),
-        (
-            "a task reserved by a dead listener",
-            keys.reserved(Q, DEAD),
-            "reserved",
-            ("LMOVE", R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
-            ("HSET", T("reserved"), "node", DEAD),
-        ),
-    ),
-    *damages("held", is_fixed=False)(
-        (
-            "a task that a dead 1.0.0 listener has claimed",
-            keys.reserved(Q, DEAD),
-            "reserved",
-            ("LMOVE", R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
-            ("HSET", T("reserved"), "node", DEAD, "reclaimed_node", GHOST),
-        ),
-        (
-            "a task started by a ghost",
-            keys.reserved(Q, GHOST),
-            "adrift",
-            ("LMOVE", keys.reserved(Q, DEAD), keys.reserved(Q, GHOST), "LEFT", "LEFT"),
-            ("SREM", S, f"{DEAD} 99 adrift"),
-            ("SADD", S, f"{GHOST} 99 adrift"),
-            ("HSET", T("adrift"), "node", GHOST),
-            ("DEL", keys.listener(Q, DEAD)),
-            ("ZREM", N, DEAD),
-        ),
-    ),
-    *damages("stump")(
-        (
-            "a stump",
-            T("nobody"),
-            "nobody",
-            ("HSET", T("nobody"), "status", "complete", "result", "r", "updated", 1),
+    *[
+        wrong_rule(
+            f"a schedule with the {field} {value!r}", "HSET", keys.schedule("paused"), field, value
         )
-    ),
-    *damages("partial", is_fixed=False)(
-        (
-            "a task without parameters",
-            T("pending"),
-            "pending",
-            ("HDEL", T("pending"), "parameters"),
-        ),
-        ("a task without queue", T("pending"), "pending", ("HDEL", T("pending"), "queue")),
-        ("a task without status", T("pending"), "pending", ("HDEL", T("pending"), "status")),
-    ),
-    *damages("unknown_status", is_fixed=False)(
-        (
-            "a task in an unknown status",
-            T("pending"),
-            "pending",
-            ("HSET", T("pending"), "status", "lazy"),
+        for field, value in (
+            ("cron", "61 * * * *"),
+            ("cron", "every minute"),
+            ("every", "3600"),
+            ("timezone", "Mars/Olympus"),
+            ("overlap", "wait"),
+            ("options", '{"needs": "gpu"}'),
+            ("options", '{"priority": [1]}'),
+            ("options", "[]"),
+            ("last", "yesterday"),
         )
-    ),
-    *damages("both")(
-        ("a result beside an error", T("failed"), "failed", ("HSET", T("failed"), "result", "r")),
-        (
-            "an error beside a result",
-            T("complete"),
-            "complete",
-            ("HSET", T("complete"), "error", "e"),
-        ),
-    ),
-    *damages("both", is_fixed=False)(
-        (
-            "a running task with both",
-            T("started"),
-            "started",
-            ("HSET", T("started"), "error", "e", "result", "r"),
-        )
-    ),
-    *damages("no_token", is_fixed=False)(
-        ("a reservation without token", T("reserved"), "reserved", ("HDEL", T("reserved"), "token"))
-    ),
-    *damages("score")(("a score that drifted", keys.QUEUES, None, ("ZINCRBY", keys.QUEUES, 1, Q))),
-    *damages("unknown_queue")(
-        ("a queue that is not in the list", keys.QUEUES, None, ("ZREM", keys.QUEUES, Q))
-    ),
-    *damages("node")(
-        ("a node without registration", N, None, ("ZADD", N, 1, GHOST)),
-        ("a registration without node", N, None, ("ZREM", N, NODE)),
-    ),
-    *damages("dead_member")(
-        ("a dead member", L, None, ("SADD", L, DEAD), ("ZINCRBY", keys.QUEUES, 1, Q))
-    ),
-    *damages("dead_listener")(
-        (
-            "a dead listener with nothing",
-            keys.listener(Q, OTHER),
-            None,
-            ("HSET", keys.listener(Q, OTHER), "state", "dead"),
-            ("SREM", L, OTHER),
-            ("ZINCRBY", keys.QUEUES, -1, Q),
-        )
-    ),
-    *damages("registration", is_fixed=False)(
-        (
-            "a registration without instance",
-            keys.listener(Q, OTHER),
-            None,
-            ("HDEL", keys.listener(Q, OTHER), "instance"),
-        )
-    ),
-    *damages("orders")(
-        ("orders for nobody", keys.orders(Q, GHOST), None, ("ZADD", keys.orders(Q, GHOST), 0, "0"))
-    ),
-    *damages("garbage")(
-        (
-            "orders of a wrong shape",
-            keys.orders(Q, NODE),
-            None,
-            ("ZADD", keys.orders(Q, NODE), 0, "go"),
-        ),
-        ("a wake-up marker of a wrong shape", W, None, ("ZADD", W, 0, "started")),
-        ("a started member of another program", S, None, ("SADD", S, "hello")),
-        ("a line of another lock", WAITERS, None, ("SADD", WAITERS, f"0,lock:other=2_{G}")),
-    ),
-    *damages("hidden_line")(("a line that is not listed", GL, None, ("ZREM", GL, "5"))),
-    *damages("line_score")(("a line that is listed too low", GL, None, ("ZADD", GL, 1, "5"))),
-    *damages("empty_line")(
-        (
-            "many lines that are listed, and nobody stands in them",
-            keys.lines(BARE),
-            None,
-            (
-                "ZADD",
-                keys.lines(BARE),
-                *[word for number in range(101) for word in (1, f"1,lock:customer-{number}=1")],
-            ),
-        ),
-        (
-            "a line without tasks that waits for a lock",
-            WAITERS,
-            None,
-            ("SADD", WAITERS, f"4,lock:licence=2_{G}"),
-        ),
-    ),
-    *damages("waiting")(
-        ("a line that does not wait for its lock", WAITERS, None, ("SREM", WAITERS, f"{HEAVY}_{G}"))
-    ),
-    *damages("bad_line")(("a line with a name without sense", GL, None, ("ZADD", GL, 7, "high"))),
-    *damages("bad_line", is_fixed=False)(
-        (
-            "a line with work, and a name without sense",
-            keys.line(G, "5,gpus"),
-            None,
-            ("RENAME", FIVE, keys.line(G, "5,gpus")),
-            ("ZADD", GL, 5, "5,gpus"),
-            ("ZREM", GL, "5"),
-            ("HSET", T("urgent"), "needs", "gpus"),
-        ),
-        (
-            "a priority beyond all",
-            keys.line(G, "500"),
-            None,
-            ("RENAME", FIVE, keys.line(G, "500")),
-            ("ZADD", GL, 500, "500"),
-            ("ZREM", GL, "5"),
-            ("HSET", T("urgent"), "priority", "500"),
-        ),
-    ),
-    *damages("overfull", is_fixed=False)(
-        (
-            "a lock held by too many",
-            keys.lock(LOCK),
-            None,
-            ("SADD", keys.lock(LOCK), "started"),
-            ("HSET", T("started"), "lock", LOCK),
-        )
-    ),
-    *damages("stuck", is_fixed=False)(
-        (
-            "a need that no listener can meet",
-            LICENCE,
-            "heavy",
-            ("HSET", keys.listener(G, GPU), "resources", "memory=8"),
-        ),
-        (
-            "a listener without anything for a need",
-            LICENCE,
-            "heavy",
-            ("HDEL", keys.listener(G, GPU), "resources"),
-        ),
-        ("a queue with work that may run nothing", CAP, None, ("HSET", CAP, "max_running", 0)),
-    ),
-    *damages("settings", is_fixed=False)(
-        ("a limit that is no number", CAP, None, ("HSET", CAP, "max_running", "few")),
-        ("a pause since never", CAP, None, ("HSET", CAP, "paused", "yes")),
-        ("a policy that is none", CAP, None, ("HSET", CAP, "retry", "often")),
-    ),
-    *damages("kept", is_fixed=False)(
-        (
-            "a kept key for ever",
-            keys.key_kept("deleted"),
-            None,
-            ("PERSIST", keys.key_kept("deleted")),
-        )
-    ),
-    *damages("unknown_key", is_fixed=False)(
-        ("a key that nobody knows", "blueque_x", None, ("SET", "blueque_x", "1")),
-        (
-            "a list of a queue that nobody knows",
-            keys.reserved("other", GHOST),
-            None,
-            ("LPUSH", keys.reserved("other", GHOST), "nobody"),
-        ),
-    ),
-    *damages("ripe")(
-        (
-            "a blocked task with nothing left to wait for",
-            A("d-waits"),
-            "d-waits",
-            ("HSET", A("d-waits"), "d-root", "+complete"),
-        )
-    ),
-    *damages("ripe", is_fixed=False)(
-        ("a blocked task without conditions", A("d-waits"), "d-waits", ("DEL", A("d-waits")))
-    ),
-    *damages("unlinked")(
-        (
-            "a task that is missing among the dependents",
-            A("d-waits"),
-            "d-waits",
-            ("ZREM", keys.dependents("d-root"), "d-waits"),
-        ),
-        (
-            "a task that has lost its field `dependents`",
-            A("d-last"),
-            "d-last",
-            ("HDEL", T("d-waits"), "dependents"),
-        ),
-    ),
-    *damages("open_member")(
-        (
-            "a member that is not open",
-            keys.open_members("g 1"),
-            "g-open",
-            ("SREM", keys.open_members("g 1"), "g-open"),
-        ),
-        (
-            "a complete one that is open",
-            keys.open_members("g 1"),
-            "g-complete",
-            ("SADD", keys.open_members("g 1"), "g-complete"),
-        ),
-        (
-            "an open one of another group",
-            keys.open_members("g 1"),
-            "g-last",
-            ("SADD", keys.open_members("g 1"), "g-last"),
-        ),
-    ),
-    *damages("bad_member")(
-        (
-            "a member that is not bad",
-            keys.bad_members("g 1"),
-            "g-bad",
-            ("SREM", keys.bad_members("g 1"), "g-bad"),
-        ),
-        (
-            "a complete one that is bad",
-            keys.bad_members("g 1"),
-            "g-complete",
-            ("SADD", keys.bad_members("g 1"), "g-complete"),
-        ),
-    ),
-    *damages("group_end")(
-        (
-            "a group that has not ended",
-            keys.group("g 2"),
-            None,
-            ("HSET", keys.group("g 2"), "state", "closed"),
-        ),
-        ("a group that is not listed", keys.group("g 1"), None, ("ZREM", keys.GROUPS, "g 1")),
-    ),
-    *damages("schedule_score")(
-        ("a schedule with another score", keys.SCHEDULES, None, ("ZADD", keys.SCHEDULES, 5, "s 1")),
-        (
-            "a paused schedule that is due",
-            keys.SCHEDULES,
-            None,
-            ("ZADD", keys.SCHEDULES, 5, "paused"),
-        ),
-        (
-            "a schedule that is over and due",
-            keys.SCHEDULES,
-            None,
-            ("ZADD", keys.SCHEDULES, 5, "over"),
-        ),
-    ),
-    *damages("schedule_index")(
-        ("a schedule that is not listed", keys.SCHEDULES, None, ("ZREM", keys.SCHEDULES, "paused")),
-        (
-            "a listed schedule without a record",
-            keys.SCHEDULES,
-            None,
-            ("ZADD", keys.SCHEDULES, 5, "nobody"),
-        ),
-    ),
-    *damages("schedule_order")(
-        (
-            "a planned time that was decided",
-            SCHEDULE,
-            None,
-            ("HINCRBY", SCHEDULE, "planned", -3600),
-        ),
-        ("a planned time without its `at`", SCHEDULE, None, ("HDEL", SCHEDULE, "at")),
-        (
-            "a schedule that was forgotten halfway",
-            SCHEDULE,
-            None,
-            ("HDEL", SCHEDULE, "planned", "at"),
-            ("ZADD", keys.SCHEDULES, "+inf", "s 1"),
-        ),
-        (
-            "a planned time after the rule is over",
-            keys.schedule("over"),
-            None,
-            ("HSET", keys.schedule("over"), "planned", 5, "at", 4_000_000_100),
-            ("ZADD", keys.SCHEDULES, 4_000_000_100, "over"),
-        ),
-    ),
-    *damages("schedule_order", is_fixed=False)(
-        (
-            "a planned time that is no time of the rule",
-            SCHEDULE,
-            None,
-            ("HINCRBY", SCHEDULE, "planned", 60),
-            ("HINCRBY", SCHEDULE, "at", 60),
-            ("ZINCRBY", keys.SCHEDULES, 60, "s 1"),
-        )
-    ),
-    *damages("schedule_rule", is_fixed=False)(
-        *[
-            (
-                f"a schedule with the {field} {value!r}",
-                keys.schedule("paused"),
-                None,
-                ("HSET", keys.schedule("paused"), field, value),
-            )
-            for field, value in (
-                ("cron", "61 * * * *"),
-                ("cron", "every minute"),
-                ("every", "3600"),
-                ("timezone", "Mars/Olympus"),
-                ("overlap", "wait"),
-                ("options", '{"needs": "gpu"}'),
-                ("options", '{"priority": [1]}'),
-                ("options", "[]"),
-                ("last", "yesterday"),
-            )
-        ],
-        ("a schedule without parameters", SCHEDULE, None, ("HDEL", SCHEDULE, "parameters")),
-    ),
-    *damages("schedule_queue")(
-        (
-            "a schedule whose queue is not listed",
-            keys.QUEUES,
-            None,
-            ("HSET", SCHEDULE, "queue", "elsewhere"),
-        )
-    ),
-    *damages("untold")(
-        (
-            "an end of which a task was not told",
-            keys.UNSETTLED_TASKS,
-            "d-broken",
-            ("ZADD", keys.dependents("d-broken"), 1, "d-held"),
-        )
-    ),
-    *damages("stale_dependent")(
-        (
-            "a dependent that does not wait",
-            keys.dependents("d-broken"),
-            "d-broken",
-            ("HSET", A("d-held"), "d-broken", "+dropped"),
-        )
-    ),
-    *damages("circle", is_fixed=False)(
-        (
-            "two tasks that wait for each other",
-            A("d-last"),
-            "d-last",
-            ("HSET", A("d-waits"), "d-last", "ok"),
-            ("HSET", T("d-last"), "dependents", 1),
-            ("ZADD", keys.dependents("d-last"), 1, "d-waits"),
-        )
-    ),
+    ],
 ]
 
 
