@@ -16,6 +16,7 @@ No code of the user's runs here but modules of `--preload`.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # without the enumerations that `signal` makes
 import contextlib
 import errno
 import functools
@@ -180,7 +181,8 @@ class Keeper:
         """Be a task process."""
         process.set_name(main.NAME)
         self._signals.after_fork_in_child()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # `signal.signal` looks enumerations up, and so copies pages of memory.
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
         signals.unblock(main.HELD_BACK)
         os.close(self._end)
         self._after_fork_in_child()
