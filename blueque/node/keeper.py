@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import logging
+import marshal
 import os
 import signal
 import time
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from blueque.system import process, unix_sockets
 from blueque.task_process import handshake
+from blueque.task_process.keeper import FORMAT
 
 log = logging.getLogger("blueque")
 
@@ -120,7 +121,8 @@ class Keeper:
             return False
         theirs, ours = handshake.make()
         try:
-            unix_sockets.send(self._end, json.dumps(prepared).encode(), [theirs], may_wait=False)
+            request = marshal.dumps(prepared, FORMAT)
+            unix_sockets.send(self._end, request, [theirs], may_wait=False)
         except OSError as error:
             os.close(ours)
             self._lose(f"cannot be asked: {error.strerror}")
@@ -141,7 +143,7 @@ class Keeper:
             if not message:
                 self._lose("has ended")
                 return
-            kind, *rest = json.loads(message)
+            kind, *rest = marshal.loads(message)
             if kind == "forked" and self._asked is not None:
                 (prepared, ours), self._asked = self._asked, None
                 self.until = float("inf")

@@ -23,6 +23,7 @@ import functools
 import gc
 import importlib
 import json
+import marshal
 import mmap
 import os
 import select
@@ -50,6 +51,8 @@ NAME = "blueque-keeper"  # of this process, for `ps -o comm`
 # Has the loader look up all functions of libraries at the start, and not in each task process.
 _BIND = "LD_BIND_NOW"
 _MOST = 200_000  # bytes of a message
+_MOST_OF_REQUEST = 4096  # bytes
+FORMAT = 0  # of the messages, by marshal: `json` would copy pages of memory for each fork
 _PLACES = 4096  # bytes of shared memory, one for each task process
 _OF_THREADS = 3.0  # seconds within which the threads of preloaded modules may end
 _PACE = 0.02  # seconds between two looks at them
@@ -137,7 +140,7 @@ class Keeper:
             if self._end in ready:
                 message, handshakes = self._receive()
                 if message and handshakes:
-                    self._fork(json.loads(message), handshakes[0])
+                    self._fork(marshal.loads(message), handshakes[0])
                 elif message:  # no more files may be open here
                     self.send("forked", 0, errno.EMFILE)
                 else:
@@ -148,18 +151,22 @@ class Keeper:
     def _receive(self) -> tuple[bytes, list[int]]:
         """Return the next request; empty: the slot is gone."""
         try:
-            return unix_sockets.receive(self._end, _MOST, 1)
+            return unix_sockets.receive(self._end, _MOST_OF_REQUEST, 1)
         except ConnectionResetError:  # it had not heard all that we said
             return b"", []
 
     def send(self, *message: Any, files: Sequence[int] = ()) -> None:
         """Tell the slot something; it may be gone."""
         if self._end >= 0:
-            with contextlib.suppress(OSError):
-                unix_sockets.send(self._end, json.dumps(message).encode(), files)
+            try:
+                unix_sockets.send(self._end, marshal.dumps(message, FORMAT), files)
+            except OSError:
+                pass
 
     def _fork(self, prepared: str | None, handshake: int) -> None:
-        place = next(n for n in range(_PLACES) if n not in self._places.values())
+        place = 0
+        while place in self._places.values():
+            place += 1
         self._board[place] = WAITS
         try:
             pid = process.fork(functools.partial(self._live, prepared, handshake, place))
