@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import labels, trace, units
 from blueque.model.conditions import MOST_PARENTS
-from blueque.model.encoding import encode, require_queue_name, require_time
+from blueque.model.encoding import encode, require_due, require_queue_name
 from blueque.model.ids import ids_of_spawned, require_key
 from blueque.model.new_task import NewTask
 from blueque.model.options import Options, SpawnOptions, require_known, task_fields
@@ -145,5 +145,5 @@ def require_room(new: Iterable[NewTask], most: int) -> None:
 def _read(options: SpawnOptions) -> NewTask:
     wait, eta = wait_for(options), options.get("eta")
     fields = {**task_fields(options, trace.of_caller()), **wait.fields()}
-    due = None if eta is None else require_time(eta)
+    due = None if eta is None else require_due(eta)
     return NewTask("", "", "", fields, wait.conditions, due)

@@ -19,7 +19,7 @@ from blueque.connection.address import hide_password
 from blueque.errors import InvalidInput, InvalidType, NoSuchGroup, WrongGroup
 from blueque.model.conditions import After, Ids
 from blueque.model.conditions import after as conditions
-from blueque.model.encoding import require_time
+from blueque.model.encoding import require_due
 from blueque.model.group import Group, tracked
 from blueque.model.options import Broken, SharedOptions
 from blueque.producer.groups import TaskGroup
@@ -163,7 +163,7 @@ def enqueue(
             "key": _names(key, "key"),
             "params": _names(params, "params"),
             "json": json,
-            "eta": eta if eta is None or isinstance(eta, str) else require_time(eta),
+            "eta": eta if eta is None or isinstance(eta, str) else require_due(eta),
             "priority": priority,
             "keep": keep,
             "max_bytes": max_bytes,

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from blueque.errors import InvalidInput, InvalidType, TooLarge
-from blueque.model.encoding import LAST_SECOND
+from blueque.model.encoding import FIRST_ETA, LAST_SECOND
 from blueque.model.ids import MAX_KEY_BYTES
 from blueque.model.lines import HIGHEST, LOWEST
 from blueque.spark.columns import column
@@ -102,7 +102,7 @@ def check(frame: DataFrame, layout: Layout) -> None:
     InvalidInput.
     """
     whole = _parameters(layout)
-    faults = [*_faults(layout)]
+    faults = [*_faults(frame, layout)]
     looks = [F.coalesce(F.max(_size(frame, layout)), F.lit(0)).alias("size")]
     for name, wrong, value, _ in faults:
         example = F.first(F.when(wrong, whole if value is None else value), ignorenulls=True)
@@ -130,7 +130,7 @@ class Fault(NamedTuple):
     words: str
 
 
-def _faults(layout: Layout) -> Iterator[Fault]:
+def _faults(frame: DataFrame, layout: Layout) -> Iterator[Fault]:
     """Yield each possible fault of a row."""
     if layout.is_text:
         name = layout.parameters[0]
@@ -148,6 +148,10 @@ def _faults(layout: Layout) -> Iterator[Fault]:
         wrong = (eta < -LAST_SECOND) | (eta > LAST_SECOND)  # NaN is larger than all numbers
         words = f"eta: column {layout.label(layout.eta)!r} is not a time before the year 10000"
         yield Fault("eta", wrong, eta, f"{words}: seconds, not milliseconds?")
+        if not frame.schema[layout.eta].dataType.typeName().startswith("timestamp"):
+            wrong = (eta > 0) & (eta < FIRST_ETA)
+            words = f"eta: column {layout.label(layout.eta)!r} is a time before the year 2000"
+            yield Fault("early", wrong, eta, f"{words}: Unix seconds, not a delay?")
     if layout.priority:
         priority = column(layout.priority)
         wrong = (priority < LOWEST) | (priority > HIGHEST)

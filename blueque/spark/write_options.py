@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from blueque.client import Client
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.conditions import KINDS, After, after, conditions_of
-from blueque.model.encoding import require_group_name, require_queue_name, require_time
+from blueque.model.encoding import require_due, require_group_name, require_queue_name
 from blueque.model.group_terms import Terms, terms_for
 from blueque.model.labels import bytes_left_for_parameters, require_context, require_tags
 from blueque.model.lines import require_lock, require_resources
@@ -204,14 +204,14 @@ def _eta(text: str) -> float | str:
     column.
     """
     if re.fullmatch(r"-?\d+(\.\d*)?", text):
-        return require_time(float(text))
+        return require_due(float(text))
     from datetime import datetime  # here: usually it is a column, or left out
 
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return _name(text)
-    return require_time(moment)
+    return require_due(moment)
 
 
 def _priority(text: str) -> int | str:

@@ -27,7 +27,7 @@ from blueque.errors import (
     RedisAway,
     TooLarge,
 )
-from blueque.model.encoding import LAST_SECOND, Encoded
+from blueque.model.encoding import FIRST_ETA, LAST_SECOND, Encoded, require_due
 from blueque.model.ids import MAX_KEY_BYTES
 from blueque.model.lines import HIGHEST, LOWEST
 from blueque.producer.keyed_groups import KeyedGroup, open_keyed
@@ -176,8 +176,8 @@ class KeysWriter(Writer):
         try:
             if tasks.etas is None:
                 return queue.enqueue_many(rows, **options).new
-            # a time already past is at once
-            etas = [0.0 if eta is None else eta for eta in tasks.etas]
+            # a time already past is at once, and a timestamp may be of any year
+            etas = [0.0 if eta is None or eta < FIRST_ETA else eta for eta in tasks.etas]
             return queue.schedule_many(rows, etas=etas, **options).new
         except BatchFailed as error:  # which batch it was says nothing: all are tried again
             raise (error.__cause__ or error) from None
@@ -254,7 +254,8 @@ def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) ->
 
 
 def _etas(column: pa.Array) -> list[float | None]:
-    if pa.types.is_timestamp(column.type):
+    are_timestamps = pa.types.is_timestamp(column.type)
+    if are_timestamps:
         etas = [
             None if eta is None else eta / 1e6
             for eta in column.cast("timestamp[us]").cast("int64").to_pylist()
@@ -266,6 +267,8 @@ def _etas(column: pa.Array) -> list[float | None]:
             raise InvalidInput(
                 f"eta: {eta:.15g} is not a time before the year 10000: seconds, not milliseconds?"
             )
+        if eta is not None and not are_timestamps:
+            require_due(eta)
     return etas
 
 

@@ -21,7 +21,7 @@ def test_a_new_task_is_written_as_a_queue_would_write_it():
         after=after(ok=["t1"], any=["t2"]),
         broken="cancel",
         results=True,
-        eta=99.5,
+        eta=1e9,
         priority=3,
         lock="camera",
         resources={"gpu": 1},
@@ -32,7 +32,7 @@ def test_a_new_task_is_written_as_a_queue_would_write_it():
     record = new.record(TASK)
 
     assert record[:3] == (spawned_id(TASK, "7"), "parts", '{"n":1}')
-    assert record.conditions == {"t1": "ok", "t2": "any"} and record.eta == 99.5
+    assert record.conditions == {"t1": "ok", "t2": "any"} and record.eta == 1e9
     assert next(iter(record.options.items())) == ("parameters_encoding", "json")
     options = {
         "parameters_encoding": "json",
@@ -61,6 +61,7 @@ def test_a_new_task_is_written_as_a_queue_would_write_it():
         ({"after": [1]}, InvalidType),
         ({"broken": "wait"}, InvalidInput),
         ({"eta": "tomorrow"}, InvalidInput),
+        ({"eta": 60}, InvalidInput),
         ({"priority": 101}, InvalidInput),
         ({"retry": "often"}, InvalidType),
         ({"time_limit": "soon"}, InvalidInput),

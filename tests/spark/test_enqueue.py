@@ -156,6 +156,14 @@ def test_without_a_group_a_key_counts_in_the_queue_whoever_enqueues(spark, clien
     assert (cli.lrange(keys.pending(Q), 0, -1), cli.zcard(keys.scheduled(Q))) == ([first], 4)
 
 
+def test_a_timestamp_of_the_last_century_is_a_time_that_is_past(spark, cli, enqueue):
+    due = datetime(1985, 1, 1, tzinfo=UTC)
+    frame = spark.createDataFrame([("a", due)], "scene string, due timestamp")
+
+    assert enqueue(frame, key="scene", eta="due").new == 1
+    assert (cli.llen(keys.pending(Q)), cli.zcard(keys.scheduled(Q))) == (1, 0)
+
+
 def test_rows_that_make_no_task_for_their_key_is_that_of_another_are_counted_in_a_warning(caplog):
     to = write_options.Target(Q, "redis://localhost", ("camera",), "g")
 
@@ -241,6 +249,12 @@ def test_what_cannot_be_meant_is_refused_without_a_job(df, enqueue, state, said,
             {"eta": "e"},
             InvalidInput,
             "eta: column 'e' is not a time before",
+        ),
+        (
+            ["id as k", "1", "id as e"],
+            {"eta": "e"},
+            InvalidInput,
+            "eta: column 'e' is a time before the year 2000: Unix seconds, not a delay.: 3,999 rows",
         ),
         (
             ["id as k", "1", "int(id) as n"],

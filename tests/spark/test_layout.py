@@ -148,8 +148,8 @@ def test_a_time_may_be_unix_seconds(kind):
     )
 
     assert read(
-        pa.record_batch({"p": ["a"], "due": pa.array([12], pa.int64()).cast(kind)}), layout
-    ).etas == [12.0]
+        pa.record_batch({"p": ["a"], "due": pa.array([10**9], pa.int64()).cast(kind)}), layout
+    ).etas == [1e9]
 
 
 def test_all_rows_may_have_the_same_time():
@@ -256,6 +256,7 @@ def test_frames_that_cannot_be_meant_are_refused(schema, said, sentence):
             "eta: 1700000000000 is not a time before the year 10000",
         ),
         ({"due": [0.0, float("nan")]}, InvalidInput, "eta: nan is not a time"),
+        ({"due": [0.0, 60.0]}, InvalidInput, "eta 60.0 is a time in 1970: for a delay, give"),
         ({"urgent": [0, -101]}, InvalidInput, "priority: -101 is not between -100 and 100"),
     ],
 )

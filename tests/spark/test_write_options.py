@@ -129,6 +129,7 @@ def test_what_tasks_wait_for_is_said_in_text_or_in_python():
             {"eta": "1700000000000"},
             "option 'eta': eta 1700000000000.0 is not a time before the year 10000",
         ),
+        ({"eta": "3600"}, "option 'eta': eta 3600.0 is a time in 1970: for a delay, give"),
         ({"eta": "2030-01-31T08:00:00"}, "option 'eta': eta 2030-01-31 08:00:00 has no time zone"),
         ({"priority": "101"}, "priority 101 is not between -100 and 100"),
         ({"keep": "soon"}, "'soon' is not a duration"),
