@@ -162,7 +162,7 @@ def _details(client: Client, order: Order, chosen: Chosen, tasks: Sequence[Task]
     if running := [task for task in order.asks_about(tasks) if task.status == "started"]:
         now = client.get_inspector().now()
         lines = printing.table(_RUNNING, [_running(task, now) for task in running[:SHOWN]])
-        lines += [f"and {len(running) - SHOWN} more"] if running[SHOWN:] else []
+        lines += [f"and {len(running) - SHOWN:,} more"] if running[SHOWN:] else []
     places = Counter((task.queue or "-", task.status or "-") for task in tasks)
     if len(places) > 1 or chosen.is_selection:
         rows = [[queue, status, str(number)] for (queue, status), number in places.items()]
@@ -212,7 +212,7 @@ def _act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outco
             yield outcome
     except (BluequeError, OSError, KeyboardInterrupt):
         if len(tasks) > 1:
-            printing.talk(f"{done} of {len(tasks)} done, then it stopped:")
+            printing.talk(f"{done:,} of {len(tasks):,} done, then it stopped:")
         raise
 
 

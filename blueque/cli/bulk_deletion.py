@@ -52,7 +52,7 @@ def empty(
     if manner.only_foretell or done == found.total():
         return ATTENTION if staying.total() and not manner.only_foretell else 0
     printing.talk(
-        f"{found.total() - done} of {found.total()} are left: taken by listeners meanwhile, "
+        f"{found.total() - done:,} of {found.total():,} are left: taken by listeners meanwhile, "
         "awaited by other tasks, or being archived."
     )
     return ATTENTION
@@ -79,7 +79,7 @@ def apply_retention(
         try:
             retention.delete_all()
         except BaseException:
-            printing.talk(f"{retention.deleted.total()} deleted, then it stopped:")
+            printing.talk(f"{retention.deleted.total():,} deleted, then it stopped:")
             raise
         return retention.deleted.total()
 
@@ -126,6 +126,6 @@ def _purge(client: Client, snapshot: Snapshot, is_forced: bool, by: str | None) 
         for done in client.purge(snapshot, force=is_forced, by=by):  # noqa: B007  # how many so far
             pass
     except BaseException:
-        printing.talk(f"{done} deleted, then it stopped:")
+        printing.talk(f"{done:,} deleted, then it stopped:")
         raise
     return done

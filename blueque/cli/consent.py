@@ -45,8 +45,9 @@ def require_consent(
         for line in details:
             click.echo(line, err=True)
         printing.talk(sentence(facts))
-        expected = (str(number),) if number is not None and number > FEW else ("y", "yes")
-        how = f"Type {number} to go on" if number is not None and number > FEW else "y/N"
+        expected, how = ("y", "yes"), "y/N"
+        if number is not None and number > FEW:
+            expected, how = (str(number), f"{number:,}"), f"Type {number} to go on"
         click.echo(f"{question} [{how}] ", err=True, nl=False)
         answer = answers.readline()
     if not answer.endswith("\n"):  # Ctrl-D

@@ -63,5 +63,5 @@ def detached(ids: Sequence[str]) -> str:
     """Return the remark after Ctrl-C."""
     one, *others = map(printing.short_id, ids)
     if others:
-        return f"No longer waiting; {len(ids)} tasks go on, such as {one}: blueque show ID"
+        return f"No longer waiting; {len(ids):,} tasks go on, such as {one}: blueque show ID"
     return f"No longer waiting; the task goes on: blueque logs -f {one}; to end it: blueque cancel {one}"

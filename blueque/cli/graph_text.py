@@ -131,7 +131,7 @@ def _branch(graph: Graph, side: _Side, task: str, depth: int, seen: set[str]) ->
                 yield from _branch(graph, side, each.id, indent + 1, seen)
     left = side.left(task)
     if left != 0:
-        number = "" if left is None else f"{left} "
+        number = "" if left is None else f"{left:,} "
         how = (
             "" if task == graph.task else f": blueque graph {shlex.quote(printing.short_id(task))}"
         )
@@ -141,8 +141,8 @@ def _branch(graph: Graph, side: _Side, task: str, depth: int, seen: set[str]) ->
 def _folded(queue: str, members: Sequence[Task], depth: int) -> str:
     """Return `x 412 render: 3 failed, 409 complete`."""
     states = Counter(_state(each) for each in members)
-    parts = ", ".join(f"{states[state]} {state}" for state in _ORDER if states[state])
-    text = f"{'  ' * depth}x {len(members)} {queue or 'tasks'}: {parts}"
+    parts = ", ".join(f"{states[state]:,} {state}" for state in _ORDER if states[state])
+    text = f"{'  ' * depth}x {len(members):,} {queue or 'tasks'}: {parts}"
     return printing.within(printing.clean(text))
 
 

@@ -43,4 +43,4 @@ class Held:
                 f"{how_it_ended(parent)}{more}. See: blueque why {printing.short_id(task_id)}"
             )
         if len(found) > MOST_NAMED:
-            printing.talk(f"{len(found) - MOST_NAMED} more of these tasks are held.")
+            printing.talk(f"{len(found) - MOST_NAMED:,} more of these tasks are held.")

@@ -45,4 +45,4 @@ def say_what_they_wait_for(
                 f"{name} does not wait for {printing.short_id(each.id)} any more, which {why}."
             )
     if len(told) > MOST_NAMES:
-        printing.talk(f"{len(told) - MOST_NAMES} more of these tasks wait for others, or did.")
+        printing.talk(f"{len(told) - MOST_NAMES:,} more of these tasks wait for others, or did.")

@@ -101,7 +101,7 @@ def selected(
         choice = choice._replace(is_oldest_first=True)
     listing = inspector.listing(queues, states, MOST, choice)
     if listing.has_more:
-        printing.talk(f"These are the first {MOST}; there are more: run it again for the rest.")
+        printing.talk(f"These are the first {MOST:,}; there are more: run it again for the rest.")
     elif listing.looked_at is not None:
         say_what_was_searched(listing)
     return listing.tasks, ATTENTION if listing.has_more or listing.looked_at is not None else 0

@@ -126,7 +126,7 @@ def _of_groups(holders: Sequence[Holder]) -> Iterator[Concern]:
         command = hints.of_group("requeue", name)
         yield Concern(holder.task, "held", sentence, command)
     if len(holders) > MOST:
-        sentence = f"tasks wait for {len(holders) - MOST} more that are not complete"
+        sentence = f"tasks wait for {len(holders) - MOST:,} more that are not complete"
         yield Concern("groups", "held", sentence, "blueque ls --state held")
 
 
@@ -143,7 +143,7 @@ def _of_unclosed(groups: Sequence[Unclosed], now: float) -> Iterator[Concern]:
             command = hints.of_group("show", group)
         yield Concern(condition_on(group), "unclosed", sentence, command)
     if len(left) > MOST:
-        sentence = f"{len(left) - MOST} more are open or making for long"
+        sentence = f"{len(left) - MOST:,} more are open or making for long"
         yield Concern("groups", "unclosed", sentence, "blueque group ls")
 
 
@@ -179,7 +179,7 @@ def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern
         yield Concern(
             queue,
             "no_progress",
-            f"{len(tasks) - MOST} more without progress for an hour or longer",
+            f"{len(tasks) - MOST:,} more without progress for an hour or longer",
             command,
         )
 
@@ -202,6 +202,6 @@ def _of_long(queue: str, tasks: Sequence[Task], tail: float, now: float) -> Iter
         yield Concern(
             queue,
             "long_run",
-            f"{len(long) - MOST} more have run more than twice as long as usual",
+            f"{len(long) - MOST:,} more have run more than twice as long as usual",
             command,
         )

@@ -32,18 +32,18 @@ def of_cancel(tasks: Sequence[Task], now: float) -> str:
     work = sum(max(now - task.started, 0.0) for task in running if task.started is not None)
     which = f"task {short_id(tasks[0].id)} is"
     if len(tasks) > 1:
-        which = f"{len(running)} of {len(tasks)} tasks {'is' if len(running) == 1 else 'are'}"
+        which = f"{len(running):,} of {len(tasks):,} tasks {'is' if len(running) == 1 else 'are'}"
     return f"{which} running, and {span(work)} of work would be lost"
 
 
 def of_requeue(tasks: Sequence[Task]) -> str:
     """Return what happens if these tasks are put in line again."""
     lost = [task for task in tasks if task.error_type in LOST and task.status == "failed"]
-    also = f"; {len(lost)} of them were lost, so old processes may still run" if lost else ""
+    also = f"; {len(lost):,} of them were lost, so old processes may still run" if lost else ""
     again = sum(bool(task.attempt or task.started) for task in tasks)
     if not again:
         return f"{count(len(tasks), 'task')} would be in line again, none of which has started"
-    which = f", {again} of them" if again < len(tasks) else ""
+    which = f", {again:,} of them" if again < len(tasks) else ""
     return f"{count(len(tasks), 'task')} would start{which} a second time{also}"
 
 
@@ -66,7 +66,7 @@ def of_interrupt(tasks: Sequence[Task]) -> str | None:
         return None
     which = f"task {short_id(tasks[0].id)} has"
     if len(tasks) > 1:
-        which = f"{len(single)} of {len(tasks)} tasks {'has' if len(single) == 1 else 'have'}"
+        which = f"{len(single):,} of {len(tasks):,} tasks {'has' if len(single) == 1 else 'have'}"
     return f"{which} no retry policy, and would start a second time"
 
 
@@ -82,7 +82,7 @@ def of_delete(tasks: Sequence[Task], uncollected: Collection[str] = ()) -> str:
     uncollected: the groups whose results are kept until they have been collected.
     """
     found = Counter(task.status or "" for task in tasks)
-    states = ", ".join(f"{found[status]} {status}" for status in FINISHED if found[status])
+    states = ", ".join(f"{found[status]:,} {status}" for status in FINISHED if found[status])
     kept = sum(task.group in uncollected for task in tasks)
     also = f"; the results of {kept:,} have not been collected" if kept else ""
     return f"{of_prune(len(tasks))}: {states}{also}"

@@ -47,7 +47,7 @@ def list_of(inquiry: Inquiry, ids: Sequence[str]) -> str:
     """Return `: A on N for 3 m, B on M for 1 h and 2 more`; empty if there are no ids."""
     names = [_of_one(inquiry, task_id) for task_id in sorted(ids)[:MOST_NAMES]]
     more = len(ids) - len(names)
-    return f": {', '.join(names)}{f' and {more} more' if more > 0 else ''}" if names else ""
+    return f": {', '.join(names)}{f' and {more:,} more' if more > 0 else ''}" if names else ""
 
 
 def _of_one(inquiry: Inquiry, task_id: str) -> str:

@@ -159,7 +159,7 @@ def _of_holders(line: QueueOverview) -> Iterator[Concern]:
             line.queue, "held", f"{waits} {name}, which {ended}", f"blueque {verb} {name}"
         )
         return
-    sentence = f"{waits} {len(line.holders)} tasks that failed or were cancelled"
+    sentence = f"{waits} {len(line.holders):,} tasks that failed or were cancelled"
     yield Concern(line.queue, "held", sentence, "blueque ls --state held")
 
 

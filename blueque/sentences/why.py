@@ -45,7 +45,7 @@ def headline(inquiry: Inquiry, name: str | None = None) -> str:
         return f"{which} {_ENDED[task.status]}{lasts.replace(' for', '')} ago."
     place = ""
     if task.status == "pending" and inquiry.before == 0:  # else a reason says it
-        place = f", the first of {inquiry.length} {ALIKE}"
+        place = f", the first of {inquiry.length:,} {ALIKE}"
     verb = "has been" if lasts else "is"
     return f"{which} {verb} {task.status}{lasts}{place}."
 

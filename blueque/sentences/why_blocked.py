@@ -171,7 +171,7 @@ def _broken(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:
         yield Reason(code, f"{sentence}{then}", how_to_mend(above))
     if len(found) > MOST_NAMES:
         sentence = (
-            f"{len(found) - MOST_NAMES} more for which it waits have failed or were cancelled."
+            f"{len(found) - MOST_NAMES:,} more for which it waits have failed or were cancelled."
         )
         yield Reason("broken", sentence, f"blueque graph {inquiry.task.id}")
 
@@ -186,7 +186,7 @@ def _broken_above(inquiry: Inquiry) -> Iterator[Reason]:
         sentence = f"{_name(task)}, {whose}, {how_it_ended(task, inquiry.causes)}."
         yield Reason("broken", sentence, command)
     if len(found) > MOST_NAMES:
-        sentence = f"{len(found) - MOST_NAMES} more hold up tasks for which it waits."
+        sentence = f"{len(found) - MOST_NAMES:,} more hold up tasks for which it waits."
         yield Reason("broken", sentence, f"blueque graph {inquiry.task.id}")
 
 
@@ -194,7 +194,7 @@ def _gone(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:
     if not found:
         return
     names = ", ".join(_name(each.task) for each in found[:MOST_NAMES])
-    more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
+    more = f" and {len(found) - MOST_NAMES:,} more" if len(found) > MOST_NAMES else ""
     verb = "is gone" if len(found) == 1 else "are gone"
     how = "how that ended" if len(found) == 1 else "how these ended"
     sentence = f"{names}{more}, for which it waits, {verb}: it is not known {how}."
@@ -206,9 +206,9 @@ def _waits(inquiry: Inquiry, waited: Sequence[Condition]) -> Reason:
     kinds = {each.task.id: each.kind for each in waited}
     known = [each.task for each in waited if each.task.status in STATUSES]
     parts = [_state(inquiry, task, kinds[task.id]) for task in in_order(known)[:MOST_NAMES]]
-    more = [f"and {len(waited) - len(parts)} more"] if len(waited) > len(parts) else []
+    more = [f"and {len(waited) - len(parts):,} more"] if len(waited) > len(parts) else []
     total = len(inquiry.dependencies.conditions)
-    of = f"{len(waited)} of {count(total, 'task')}: " if total > 1 else ""
+    of = f"{len(waited):,} of {count(total, 'task')}: " if total > 1 else ""
     sentence = f"It waits for {of}{'; '.join([*parts, *more])}."
     abandoned = [task for task in in_order(known)[:MOST_NAMES] if _silence_of(inquiry, task)]
     command = f"why {abandoned[0].id}" if abandoned else f"graph {inquiry.task.id}"

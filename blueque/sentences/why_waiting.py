@@ -77,13 +77,13 @@ def ahead_of_it(inquiry: Inquiry) -> Iterator[Reason]:
     if inquiry.before is None and inquiry.length > FARTHEST:
         yield Reason(
             "behind",
-            f"More than {FARTHEST} tasks {ALIKE} are before it.",
+            f"More than {FARTHEST:,} tasks {ALIKE} are before it.",
             f"blueque move {inquiry.task.id} --first",
         )
     elif inquiry.before:
         yield Reason(
             "behind",
-            f"It is number {inquiry.before + 1} of {inquiry.length} {ALIKE}.",
+            f"It is number {inquiry.before + 1:,} of {inquiry.length:,} {ALIKE}.",
             f"blueque move {inquiry.task.id} --first",
         )
     if inquiry.higher:

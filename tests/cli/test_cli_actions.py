@@ -846,3 +846,19 @@ def test_who_gives_a_list_of_ids_is_asked_on_the_terminal_itself(monkeypatch, ca
     assert "no terminal to ask on" in refused.value.advice[0]
     os.close(theirs)
     os.close(ours)
+
+
+@pytest.mark.parametrize("typed", [b"12000\n", b"12,000\n"])
+def test_a_large_number_is_typed_as_it_is_asked_for_or_as_the_sentence_has_it(
+    monkeypatch, capsys, typed
+):
+    ours, theirs = pty.openpty()
+    monkeypatch.setattr(consent, "TERMINAL", os.ttyname(theirs))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    os.write(ours, typed)
+
+    facts = "12,000 tasks would be deleted for good"
+    consent.require_consent(False, facts, "Delete?", number=12_000, has_ids=True)
+    assert capsys.readouterr().err.endswith("Delete? [Type 12000 to go on] ")
+    os.close(theirs)
+    os.close(ours)

@@ -56,7 +56,7 @@ def failures(
     _print_commands([kind for kind in found.kinds if kind.newest is not None])
     if found.has_more:
         printing.talk(
-            f"Only the newest {found.looked_at} failed tasks were read: {', '.join(found.has_more)}"
+            f"Only the newest {found.looked_at:,} failed tasks were read: {', '.join(found.has_more)}"
         )
 
 

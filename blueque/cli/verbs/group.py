@@ -98,7 +98,7 @@ def show(invocation: Invocation, name: str, queue: str | None) -> None:
         tasks = inspector.with_contents(inspector.tasks(bad[:_SHOWN]))
         print_bad(tasks, now, invocation.hider(False))
     if len(bad) > _SHOWN:
-        rest = f"{seen.bad - _SHOWN} more BAD tasks"
+        rest = f"{seen.bad - _SHOWN:,} more BAD tasks"
         click.echo(f"({rest}: {hints.of_group('show --json', name)})")
     can_run = any(task.status is not None for task in tasks)
     for remark in remarks(seen, can_run, now, invocation.is_utc):

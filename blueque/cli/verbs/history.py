@@ -152,7 +152,7 @@ def _print_task(invocation: Invocation, client: Client, prefix: str) -> None:
         return
     rows = list(_rows(found.events, invocation.is_utc))
     if found.missing:
-        rows.insert(found.early, ("...", "", "", f"{found.missing} left out", "", ""))
+        rows.insert(found.early, ("...", "", "", f"{found.missing:,} left out", "", ""))
     _print(_OF_TASK, rows)
 
 

@@ -254,7 +254,7 @@ def _say_more(listing: Listing, limit: int) -> None:
         say_what_was_searched(listing)
     if listing.has_more and listing.more:
         everything = limit + listing.more
-        how = f"--limit {everything}" if everything <= MOST else f"--limit N shows up to {MOST}"
-        printing.talk(f"({listing.more} more: {how})")
+        how = f"--limit {everything}" if everything <= MOST else f"--limit N shows up to {MOST:,}"
+        printing.talk(f"({listing.more:,} more: {how})")
     elif listing.has_more:
         printing.talk(f"Only the first {limit}: --limit N shows more.")

@@ -276,7 +276,7 @@ def _what_is(there: Mapping[str, int]) -> str:
     # Of a task both its state and its place among all tasks tell.
     tasks = [count(there["tasks"], "task")] if "tasks" in there else []
     if states:
-        each = ", ".join(f"{number} {state}" for state, number in states.items())
+        each = ", ".join(f"{number:,} {state}" for state, number in states.items())
         tasks = [f"{each} task{'' if sum(states.values()) == 1 else 's'}"]
     words = {"listener": _listeners(there), "feed": there.get("feeds", 0)}
     others = [count(number, noun) for noun, number in words.items() if number]

@@ -75,4 +75,4 @@ def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int) -> 
     else:
         printing.talk("no recurring tasks")
     if len(found) > limit:
-        printing.talk(f"({len(found) - limit} more: --limit N shows up to {MOST})")
+        printing.talk(f"({len(found) - limit:,} more: --limit N shows up to {MOST:,})")

@@ -103,8 +103,8 @@ def _print_one(its: Statistics) -> None:
         else f" ({100 * total.failed_share:.1f} %)"
     )
     click.echo(
-        f"done {total.complete}   failed {total.failed}{share}   retried {total.retried}   lost {total.lost}   "
-        f"cancelled {total.cancelled}{f'   expired {total.expired}' if total.expired else ''}"
+        f"done {total.complete:,}   failed {total.failed:,}{share}   retried {total.retried:,}   lost {total.lost:,}   "
+        f"cancelled {total.cancelled:,}{f'   expired {total.expired:,}' if total.expired else ''}"
     )
     rows = [
         [

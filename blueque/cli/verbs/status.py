@@ -218,7 +218,7 @@ def _print_concern(concern: Concern) -> None:
 
 def _print_rest(count: int, shown: int, command: str) -> None:
     if count > shown:
-        click.echo(f"({count - shown} more: {command})")
+        click.echo(f"({count - shown:,} more: {command})")
 
 
 def _queue_row(line: QueueOverview, has_blocked: bool) -> list[str]:

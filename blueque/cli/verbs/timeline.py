@@ -90,12 +90,12 @@ def timeline(
         _print(shown, names, by, invocation.is_utc)
         if len(found.runs) > limit:
             hidden = len(found.runs) - limit
-            printing.talk(f"({hidden} earlier: --limit N shows up to {MOST})")
+            printing.talk(f"({hidden:,} earlier: --limit N shows up to {MOST:,})")
     else:
         printing.talk(f"nothing ran in the last {span(last)}")
     if found.has_more:
         printing.talk(
-            f"only {MOST_RUNNING} of the running tasks are shown: -q QUEUE shows those of one queue"
+            f"only {MOST_RUNNING:,} of the running tasks are shown: -q QUEUE shows those of one queue"
         )
     for queue in found.cut:
         printing.talk(

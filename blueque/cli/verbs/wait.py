@@ -171,8 +171,8 @@ def _tell_of_no_listener(invocation: Invocation, client: Client, tasks: Sequence
 def _tell_total(ended: Sequence[Task], left: int) -> None:
     """Say how many tasks have ended how."""
     states = Counter(task.status or "gone" for task in ended)
-    words = [f"{number} {state}" for state, number in states.items()]
-    rest = [f"{left} not ended"] if left else []
+    words = [f"{number:,} {state}" for state, number in states.items()]
+    rest = [f"{left:,} not ended"] if left else []
     printing.talk(f"{printing.count(len(ended) + left, 'task')}: {', '.join([*words, *rest])}")
 
 
@@ -222,7 +222,7 @@ def _left(client: Client, queue: str) -> str:
     """Return how many tasks of a queue have not ended, by their states."""
     numbers = counts(client.connections, [queue])
     names = ("pending", "reserved", "started", "blocked", "scheduled")
-    return ", ".join(f"{numbers[name]} {name}" for name in names if numbers[name]) or "0 tasks"
+    return ", ".join(f"{numbers[name]:,} {name}" for name in names if numbers[name]) or "0 tasks"
 
 
 def _selected(
@@ -246,7 +246,7 @@ def _large_group(patterns: Sequence[str], selection: Selection, is_alone: bool, 
     """
     is_one = is_of_groups(patterns, selection) and len(selection.group) == 1
     if not (is_one and is_alone):
-        raise Failure(USAGE, f"{number} tasks or more are too many to wait for at a time")
+        raise Failure(USAGE, f"{number:,} tasks or more are too many to wait for at a time")
     return selection.group[0]
 
 
