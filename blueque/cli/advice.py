@@ -63,12 +63,12 @@ def _commands(root: click.Context, noun: str) -> Mapping[str, Sequence[str]]:
                 found.setdefault(verb, []).append(f"blueque {name} {verb}")
     if not noun:
         found |= {name: [f"blueque {name}"] for name in names}
-        return found | {word: [line] for word, line in MEANT.items() if " " not in word}
     there = dict(found)
     for word, verbs in VERBS.items():
         if right := next((verb for verb in verbs if verb in there), None):
             found.setdefault(word, [*there[right]])
-    return found
+    meant = {} if noun else {word: [line] for word, line in MEANT.items() if " " not in word}
+    return found | meant
 
 
 def _or(lines: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ MEANT: dict[str, str] = {
         "blueque show ID, or blueque wait ID, or for many tasks: blueque export",
     ),
     **dict.fromkeys(
-        ("submit", "push", "put", "send", "delay", "apply_async", "call", "create", "new"),
+        ("submit", "push", "put", "send", "delay", "apply_async", "call", "create", "new", "add"),
         "blueque enqueue QUEUE JSON",
     ),
     **dict.fromkeys(("log", "tail", "output", "follow", "attach"), "blueque logs -f ID"),
@@ -67,8 +67,6 @@ MEANT: dict[str, str] = {
         ("limit", "scale", "concurrency", "queue limit", "set-limit"),
         "blueque queue set QUEUE max-running=N",
     ),
-    "unpause": "blueque queue resume QUEUE, or blueque host resume HOST",
-    "suspend": "blueque queue pause QUEUE, or blueque host pause HOST",
     # hosts
     **dict.fromkeys(
         ("nodes", "node", "workers", "listeners", "hosts", "get nodes", "get hosts", "get workers"),
@@ -133,7 +131,7 @@ MEANT: dict[str, str] = {
     **dict.fromkeys(("help commands", "help all"), "blueque help verbs"),
 }
 
-# Words for verbs of nouns: the first of these verbs that the noun has is meant.
+# Words for verbs: the first of these verbs that the noun has is meant; without a noun, that of any.
 VERBS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("list", "all"), ("ls",)),
     **dict.fromkeys(("edit", "change", "update", "config"), ("set", "add")),
