@@ -759,29 +759,19 @@ def orders_of(cli):
 
 
 @pytest.mark.parametrize(
-    ("verb", "order", "state", "question"),
-    [
-        ("pause", "pause", "paused", "2 listeners would take nothing new, 1 of them have a task\n"),
-        ("resume", "work", "up", "2 listeners would take tasks again, 1 of them have a task\n"),
-    ],
+    ("verb", "order", "state"), [("pause", "pause", "paused"), ("resume", "work", "up")]
 )
-def test_a_host_is_paused_and_resumed_after_a_yes_and_again_at_no_cost(
-    run, answer, redis, cli, verb, order, state, question
+def test_a_host_is_paused_and_resumed_without_a_question_and_again_at_no_cost(
+    run, redis, cli, verb, order, state
 ):
     other = "gpu-1.cluster.example.com_22"
     register(redis, other, "audio")
     start(redis, "running-1")
-    both = {f"video_{NODE}": order, f"audio_{other}": order}
-
-    refused = run("host", verb, "gpu-1")
-    denied, _ = answer(b"\n", "host", verb, "gpu-1")
-    assert (refused.returncode, refused.stdout, denied) == (6, "", 6)
-    assert set(orders_of(cli).values()) == {None}
-    assert question in refused.stderr
 
     for _ in range(2):
-        result = run("host", verb, "gpu-1", "--yes")
-        assert (result.returncode, orders_of(cli)) == (0, both)
+        result = run("host", verb, "gpu-1")
+        assert (result.returncode, result.stderr) == (0, "")
+        assert orders_of(cli) == {f"video_{NODE}": order, f"audio_{other}": order}
         assert re.search(
             rf"^{NODE} +video +{state} +goes on with running-1$", result.stdout, re.MULTILINE
         )
@@ -793,7 +783,7 @@ def test_node_pause_and_resume_as_json_tell_what_became_of_each(run, redis, cli,
     register(redis, "gpu-1.cluster.example.com_2", "audio")
     protocol.order(redis, "audio", "gpu-1.cluster.example.com_2", "drain", "ada")
 
-    result = run("host", verb, "gpu-1", "--yes", "--json")
+    result = run("host", verb, "gpu-1", "--json")
 
     told = json.loads(result.stdout)
     assert (result.returncode, told["kind"]) == (5, f"host_{verb}")

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from transactions import protocol
 
+from blueque import Client
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model.attempt_ref import AttemptRef
@@ -188,83 +189,10 @@ def test_how_many_more_there_are_is_said_beside_the_data(ls):
     assert ls("--ids", "--sort", "id", "--limit", "3")[2] == ["(1 more: --limit 4)"]
 
 
-@pytest.mark.usefixtures("tasks")
-def test_a_node_that_nobody_knows_is_said_to_be_unknown(ls):
-    assert ls("--node", "gpu-9")[1:] == (
-        [],
-        ["no tasks, and no listener gpu-9 is known now: blueque host ls"],
-    )
+def test_large_numbers_have_commas_but_not_in_what_is_copied(ls, url):
+    queue = Client(url).get_queue("video")
+    queue.enqueue_many(range(1199))
+    last = queue.enqueue(1199)
 
-
-@pytest.mark.parametrize(
-    ("most", "found", "looked_at"),
-    [(100, ["a1", "a2", "a3", "a4", "b1"], None), (7, ["a1", "a2", "a3", "a4", "b1"], None)]
-    + [(6, ["a1", "a2", "a3", "b1"], 4), (1, [], 1)],
-)
-def test_with_a_choice_so_many_tasks_are_searched_in_all_the_short_lists_whole(
-    redis, monkeypatch, most, found, looked_at
-):
-    monkeypatch.setattr(search, "MOST_SEARCHED", most)
-    monkeypatch.setattr(task_lists, "IDS_AT_ONCE", 2)
-    monkeypatch.setattr(search, "TASKS_AT_ONCE", 3)
-    for queue, count, at in (("a", 5, 1000.0), ("b", 2, 2000.0)):
-        for n in range(count):
-            protocol.enqueue(redis, queue, f"{queue}{n}", "1", at)
-
-    listing = Inspector(redis).listing(
-        ["a", "b", "c"], ["pending"], 9, Choice(lambda task, now: task.id[1] != "0")
-    )
-
-    assert [task.id for task in listing.tasks] == found
-    assert (listing.has_more, listing.looked_at) == (False, looked_at)
-    assert listing.more == (0 if looked_at is None else None)
-
-
-def test_a_search_ends_when_enough_tasks_match(redis, monkeypatch):
-    monkeypatch.setattr(search, "MOST_KEPT", 2)
-    monkeypatch.setattr(search, "TASKS_AT_ONCE", 1)
-    for n in range(4):
-        protocol.enqueue(redis, "a", f"a{n}", "1", 1000.0)
-
-    listing = Inspector(redis).listing(["a"], ["pending"], 1, Choice(lambda task, now: True))
-
-    assert ([task.id for task in listing.tasks], listing.has_more, listing.more) == (
-        ["a0"],
-        True,
-        None,
-    )
-
-
-@pytest.mark.usefixtures("tasks")
-def test_ids_can_be_handed_on_to_requeue_and_cancel(ls, client):
-    _, failed, _ = ls("--state", "failed", "--ids")
-    _, waiting, _ = ls("--state", "pending", "--ids")
-
-    requeued = ls("-", "--yes", stdin="\n".join(failed), verb="requeue")
-    cancelled = ls("-", "--yes", stdin="\n".join(waiting), verb="cancel")
-
-    assert (requeued[0], cancelled[0]) == (0, 0)
-    assert {client.get_task(task_id).status for task_id in failed} == {"pending"}
-    assert {client.get_task(task_id).status for task_id in waiting} == {"cancelled"}
-
-
-@pytest.mark.usefixtures("tasks")
-def test_json_says_how_many_more_there_are(url):
-    result = CliRunner().invoke(blueque, ["ls", "--json", "--limit", "1"], obj=Invocation(url=url))
-
-    listed = json.loads(result.stdout)
-    assert ([item["id"] for item in listed["items"]], listed["has_more"]) == (["runs"], True)
-    assert listed["more"] == 3
-
-
-def test_a_list_without_open_tasks_says_how_many_have_ended(run, client):
-    queue, other = client.get_queue("video"), client.get_queue("audio")
-    for each in (queue, queue, other):
-        each.cancel(each.enqueue(1))
-
-    assert run("ls").stderr == "no task waits or runs; 3 have ended: blueque ls --state finished\n"
-    of_one = "no task waits or runs; 1 has ended: blueque ls -q audio --state finished\n"
-    assert run("ls", "-q", "audio").stderr == of_one
-    assert run("ls", "--state", "failed").stderr == "no tasks\n"
-    other.schedule(1, 4e9)
-    assert run("ls", "-q", "audio").stderr.splitlines()[0] == "no tasks"
+    assert ls("--ids", "--limit", "1")[2] == ["(1,199 more: --limit 1200)"]
+    assert "It is number 1,200 of 1,200 of its priority" in "\n".join(ls(last, verb="why")[1])

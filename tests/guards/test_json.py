@@ -115,8 +115,8 @@ LINES = (
     "archive shelf {dir}/archive",
     "delete --kept-too-long --yes",
     "delete -q video --state pending --yes",
-    "host pause gpu-1 --yes",
-    "host resume gpu-1 --yes",
+    "host pause gpu-1",
+    "host resume gpu-1",
     "host drain gpu-1 --yes",
 )
 

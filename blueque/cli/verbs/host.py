@@ -31,7 +31,7 @@ _TOLD = [
 def host() -> None:
     """List the hosts that serve queues, and send orders to their listeners. Alone it is `blueque host ls`.
 
-    An order holds for all queues of a listener. For more than one listener it asks first. The exit code is 5 if a
+    An order holds for all queues of a listener. To drain more than one listener it asks first. The exit code is 5 if a
     listener could not be told.
     """
 
@@ -42,9 +42,8 @@ host.add_command(show_host)
 
 @host.command(short_help="Make listeners take nothing new, and stay.")
 @click.argument("name", metavar="HOST|NODE")
-@yes_option
 @shared_options
-def pause(invocation: Invocation, name: str, is_sure: bool) -> int:
+def pause(invocation: Invocation, name: str) -> int:
     """Make the listeners of a host take nothing new until `blueque host resume`. Running tasks run on.
 
     \b
@@ -54,20 +53,19 @@ def pause(invocation: Invocation, name: str, is_sure: bool) -> int:
     Use a name as status and ls show it. All slots of a blueque-listener pause together, even if you name one of them, and
     so do their replacements. A blueque-listener that starts later takes tasks.
     """
-    return _tell(invocation, "pause", name, is_sure, invocation.as_json)
+    return _tell(invocation, "pause", name)
 
 
 @host.command(short_help="Make paused listeners take tasks again.")
 @click.argument("name", metavar="HOST|NODE")
-@yes_option
 @shared_options
-def resume(invocation: Invocation, name: str, is_sure: bool) -> int:
+def resume(invocation: Invocation, name: str) -> int:
     """Make the listeners of a host take tasks again, after `blueque host pause` or SIGUSR2.
 
     \b
     blueque host resume gpu-1
     """
-    return _tell(invocation, "resume", name, is_sure, invocation.as_json)
+    return _tell(invocation, "resume", name)
 
 
 @host.command(short_help="Make listeners take nothing new, and exit.")
@@ -83,24 +81,26 @@ def drain(invocation: Invocation, name: str, is_sure: bool) -> int:
 
     blueque-listener exits when all its listeners have; one that starts later takes tasks.
     """
-    return _tell(invocation, "drain", name, is_sure, invocation.as_json)
+    from blueque.faces.hosts import of_drain  # here: --help does without
+
+    found = invocation.client().get_listeners().find(name)
+    able = [each for each in found if each.state not in TELL_NOTHING]
+    number = len({each.id for each in able})
+    if number > 1:
+        table = printing.table(_TOLD[:3], [[*_names(each), each.state] for each in able])
+        require_consent(is_sure, of_drain(able), f"Drain {count(number, 'listener')}?", table)
+    return _tell(invocation, "drain", name)
 
 
-def _tell(invocation: Invocation, verb: str, name: str, is_sure: bool, as_json: bool) -> int:
+def _tell(invocation: Invocation, verb: str, name: str) -> int:
+    """Give the order to the listeners of a host, or to the one of that name, and print what they do."""
     from blueque.faces.hosts import HOST_ORDERS  # here: --help does without
 
     order, listeners = HOST_ORDERS[verb], invocation.client().get_listeners()
-    found = listeners.find(name)
-    if not found:
-        raise no_host(name)
-    able = [one for one in found if one.state not in TELL_NOTHING]
-    number = len({one.id for one in able})
-    if number > 1:
-        table = printing.table(_TOLD[:3], [[*_names(one), one.state] for one in able])
-        question = f"{order.word} {count(number, 'listener')}?"
-        require_consent(is_sure, order.ask(able), question, table)
     told = order.tell(listeners, name, invocation.by)
-    if as_json:
+    if not told.told and not told.not_told:
+        raise no_host(name)
+    if invocation.as_json:
         printing.print_json(f"host_{verb}", **of_told(told, order.state))
     elif told.told:
         rows = [
