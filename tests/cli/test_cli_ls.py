@@ -16,9 +16,7 @@ from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
-from blueque.queries import search, task_lists
 from blueque.queries.inspector import Inspector
-from blueque.queries.search import Choice
 
 NODES = ("gpu-1.example.com_4021", "gpu-2.example.com_77")
 
