@@ -1,5 +1,5 @@
-"""Spark 3.5, in a process with an environment of its own: some of the tests here. All of them:
-`bin/matrix --spark`.
+"""Spark 3.5, in a process with an environment of its own: a test here for each way by which we use
+Spark. All of them: `bin/matrix --spark`.
 """
 
 from __future__ import annotations
@@ -7,12 +7,9 @@ from __future__ import annotations
 from spark import oldest
 
 SMOKE = {
-    "test_executors.py": ["test_a_worker_that_dies_is_replaced"],
     "test_enqueue.py": [
         "test_a_row_becomes_a_task_with_all_that_its_columns_and_the_options_say",
-        "test_without_a_group_a_key_counts_in_the_queue_whoever_enqueues",
         "test_a_task_of_spark_that_dies_midway_and_is_tried_again_doubles_nothing[kill]",
-        "test_a_write_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_is_missing",
         "test_what_a_worker_has_refused_is_the_cause_where_rows_may_be_written_already",
     ],
     "test_read.py": ["test_columns_have_types_and_times_are_in_utc"],
