@@ -102,17 +102,6 @@ def exit_records(programs):
 # Processes and tasks
 
 
-def test_a_task_process_killed_in_the_middle_of_its_work_fails_and_the_next_task_runs(programs):
-    programs.listener("work:run")
-    task_id = begin(programs)
-    os.kill(programs.client.get_task(task_id).pid, signal.SIGKILL)
-    task = outcome(programs.client, task_id)
-    assert (task.status, task.error, task.error_type) == ("failed", "killed by SIGKILL", "signal")
-    following = programs.client.get_queue("work").enqueue("quick")
-    assert outcome(programs.client, following).result == "done"
-    assert runs(programs) == [task_id, following]
-
-
 def test_a_task_that_leaves_children_and_closed_outputs_behind_is_over_when_they_have_been_ended(
     programs,
 ):

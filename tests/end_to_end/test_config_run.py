@@ -310,14 +310,3 @@ def test_blueque_enqueue_reads_the_file(run, tmp_path, client):
         "time_limit": "60",
         "needs": "gpu=2",
     }
-
-
-# Variables
-
-
-def test_the_log_format_of_a_scheduler_stands_in_the_file_and_in_a_variable(programs):
-    programs.write('[scheduler]\nlog_format = "json"', "blueque.toml")
-    by_file = programs.scheduler()
-    by_variable = programs.scheduler(environ={"BLUEQUE_LOG_FORMAT": "text"})
-    by_file.says('"message": "blueque-scheduler')
-    by_variable.says(" blueque-scheduler ")

@@ -38,8 +38,9 @@ def test_a_chain_runs_in_its_order_and_hands_on_its_results(client, programs, qu
     second = client.get_queue("other").enqueue("second", after=first, results=True)
     third = queue.enqueue("third", after=second, results=True)
 
-    programs.listener("work:run", slots=2)
-    programs.listener("work:run", queue="other", spool="another")
+    # Nothing else serves this Redis, and no beat comes soon.
+    programs.listener("work:run", "--beat", "20s", slots=2)
+    programs.listener("work:run", "--beat", "20s", queue="other", spool="another")
 
     task = outcome(client, third)
     by_second = task.result["given"]

@@ -14,7 +14,7 @@ import fakeredis
 import pytest
 from oracle import EVENTS
 
-from blueque import Client, InvalidInput, NotOwner, WrongState
+from blueque import Client
 
 
 @pytest.fixture
@@ -48,17 +48,6 @@ def test_a_task_goes_its_whole_way_in_memory_and_leaves_nothing(client, fake):
     assert not [key for key in everything if task_id in key]
 
 
-def test_a_task_fails_in_memory(client, fake):
-    client.get_queue("video").enqueue("in")
-    processor = client.get_processor(client.get_listener("video").listen())
-    processor.start(77)
-
-    processor.fail("why")
-
-    task = client.get_task(fake.lindex("blueque_failed_tasks_video", 0))
-    assert (task.status, task.error) == ("failed", "why")
-
-
 def test_a_scheduled_task_is_promoted_in_memory(client, fake):
     queue = client.get_queue("video")
     later, late, early = (
@@ -71,14 +60,6 @@ def test_a_scheduled_task_is_promoted_in_memory(client, fake):
     assert client.get_task(later).status == "scheduled"
 
 
-def test_the_second_enqueue_on_a_connection_is_a_task_of_its_own_in_memory(client):
-    queue, listener = client.get_queue("video"), client.get_listener("video")
-    ids = [queue.enqueue(number) for number in range(5)]
-
-    assert [listener.listen().parameters for _ in ids] == list(range(5))
-    assert len(set(ids)) == 5
-
-
 def test_keys_of_a_group_are_made_once_in_memory(client):
     queue = client.get_queue("video")
     with client.group("r") as group:
@@ -89,20 +70,6 @@ def test_keys_of_a_group_are_made_once_in_memory(client):
     assert queue.enqueue_many([{"k": "a"}], keys="k", group="r").new == 0
     assert [client.get_listener("video").listen().parameters for _ in range(3)] == [1, 2, 3]
     assert group.progress().state == "closed"
-
-
-def test_the_refusals_are_the_same_in_memory(client, fake):
-    queue = client.get_queue("video")
-    with pytest.raises(InvalidInput):
-        queue.enqueue(float("nan"))
-    assert fake.dbsize() == 0
-
-    queue.enqueue("in")
-    task = client.get_listener("video").listen()
-    with pytest.raises(WrongState):
-        queue.delete_task(task)
-    with pytest.raises(NotOwner):
-        client.get_processor(task).complete("out")
 
 
 def test_a_change_between_look_and_exec_is_noticed_in_memory(client, fake):

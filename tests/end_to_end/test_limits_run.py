@@ -154,13 +154,6 @@ def test_who_ignores_sigterm_is_killed_with_its_children_after_the_grace_of_the_
     assert 0.95 < failed.finished - failed.started < 5
 
 
-def test_a_task_without_limits_may_take_what_it_wants(programs):
-    task = begin(programs, "share 150 2 1.3")
-    done = ended(programs.client, task.id)
-    assert (done.status, done.result) == ("complete", "done")
-    assert done.finished - done.started > 1.2
-
-
 # The warning
 
 

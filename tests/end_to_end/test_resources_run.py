@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from handlers import ended, has_moved, pid_of
@@ -104,24 +103,6 @@ def test_no_more_tasks_run_than_there_are_gpus_and_each_sees_its_own(programs, p
 
 
 @pytest.mark.parametrize("options", [("--no-warm",), ("--warm",)], ids=repr)
-def test_however_task_processes_are_made_they_hold_what_they_have_and_nothing_of_others(
-    programs, pool, options
-):
-    programs.listener("work:run", "--resource", "gpu=2", *options, slots=2)
-    one, two = enqueue(programs, GPU, GPU)
-    run_by(programs, one, two)
-    assert pool.free()["gpu"] == 0
-
-    let_go(programs, one)
-
-    assert ended(programs.client, one).status == "complete"
-    until(lambda: pool.free()["gpu"] == 1, what="one back, though spares were forked beside it")
-    let_go(programs, two)
-    assert ended(programs.client, two).status == "complete"
-    until(lambda: pool.free()["gpu"] == 2, what="both back")
-
-
-@pytest.mark.parametrize("options", [("--no-warm",), ("--warm",)], ids=repr)
 def test_a_handler_that_replaces_sockets_holds_what_its_task_has(programs, pool, options):
     """It arrives through a socket, after the import of the handler if that is warm."""
     replacing = (
@@ -135,9 +116,11 @@ def test_a_handler_that_replaces_sockets_holds_what_its_task_has(programs, pool,
         assert pool.free()["gpu"] == 0
 
         let_go(programs, one)
-        let_go(programs, two)
 
-        assert {ended(programs.client, task).status for task in (one, two)} == {"complete"}
+        assert ended(programs.client, one).status == "complete"
+        until(lambda: pool.free()["gpu"] == 1, what="one back, though spares were forked beside it")
+        let_go(programs, two)
+        assert ended(programs.client, two).status == "complete"
         until(lambda: pool.free()["gpu"] == 2, what="both back")
 
 
@@ -319,6 +302,11 @@ def test_a_listener_that_contradicts_another_of_its_node_is_refused_at_the_start
     start(programs, "gpu=2")
     same = start(programs, "gpu=2", "memory=1GiB")
     assert same.is_running
+    inspector = programs.client.get_inspector()
+    known = {
+        inspector.registration("work", node)["resources"] for node in inspector.listeners("work")
+    }
+    assert known == {"gpu=2", f"gpu=2,memory={2**30}"}
 
     other = start(programs, "gpu=3", is_awaited=False)
 
@@ -341,15 +329,3 @@ def test_a_listener_behind_its_last_task_says_no_more_what_the_node_has_and_neit
 
     second.says("register queue=work")
     assert marks(programs) == {task}
-
-
-def test_the_registration_says_what_the_node_has(programs):
-    started = start(programs, "gpu=2", "memory=1GiB")
-    (node,) = programs.client.get_inspector().listeners("work")
-
-    assert (
-        programs.client.get_inspector().registration("work", node)["resources"]
-        == f"gpu=2,memory={2**30}"
-    )
-    assert Path(programs.directory / "spool" / "resources").is_dir()
-    assert started.is_running

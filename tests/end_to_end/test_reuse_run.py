@@ -466,21 +466,12 @@ def test_each_task_has_its_own_output_progress_and_checkpoint(shared):
 
 
 def test_each_task_tells_what_it_has_used_itself(shared):
+    large, small, killed = run(shared, "compute 0.4 200", "compute 0 1", "kill_itself")
 
-    large, small = run(shared, "compute 0.4 200", "compute 0 1")
-
-    assert large.pid == small.pid
+    assert large.pid == small.pid == killed.pid
     assert large.cpu_seconds >= 0.4 and large.memory_peak > 200 << 20
     assert small.cpu_seconds < 0.3 and small.memory_peak < 200 << 20
-
-
-def test_a_task_that_is_killed_tells_what_it_has_used_itself(shared):
-
-    large, killed = run(shared, "compute 0.4 1", "kill_itself")
-
-    assert large.pid == killed.pid
-    assert (killed.status, killed.signal) == ("failed", "SIGKILL")
-    assert killed.cpu_seconds < 0.3
+    assert (killed.status, killed.signal) == ("failed", "SIGKILL") and killed.cpu_seconds < 0.3
 
 
 @pytest.mark.parametrize("before", ["leave_a_zombie", "leave_a_busy_child"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 
 import pytest
@@ -44,22 +43,6 @@ def after(client):
         return [each.task for each in new]
 
     return make
-
-
-def test_each_task_of_a_chain_begins_when_the_one_before_it_is_complete(
-    programs, queue, client, after
-):
-    first = queue.enqueue("quick")
-    (second,) = after({first: OK})
-    (third,) = after({second: OK})
-    assert [client.get_task(task).status for task in (second, third)] == ["blocked"] * 2
-    # Nothing else serves this Redis, and no beat comes soon.
-    programs.listener("ours:run", "--beat", "20s", slots=2)
-    assert ended(client, third).status == "complete"
-    assert [task for task, *_ in ledger(programs)] == [first, second, third]
-    tasks = [client.get_task(task) for task in (first, second, third)]
-    for parent, child in itertools.pairwise(tasks):
-        assert parent.finished <= child.started
 
 
 def test_a_listener_that_works_until_nothing_is_left_tells_all_who_wait_for_its_task(
