@@ -40,18 +40,18 @@ class Hadoop(fs.FileSystemHandler):
     """Files below a directory, without rename: others see a file from its first byte on."""
 
     def __init__(self, root: Path) -> None:
-        self._root, self._local = root, fs.LocalFileSystem()
+        self.root, self._local = root, fs.LocalFileSystem()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hadoop) and other._root == self._root
+        return isinstance(other, Hadoop) and other.root == self.root
 
     __hash__ = None  # type: ignore[assignment]
 
     def _at(self, path: str) -> str:
-        return f"{self._root}/{path}"
+        return f"{self.root}/{path}"
 
     def _info(self, info: Any) -> fs.FileInfo:
-        return fs.FileInfo(info.path.removeprefix(f"{self._root}/"), info.type, size=info.size)
+        return fs.FileInfo(info.path.removeprefix(f"{self.root}/"), info.type, size=info.size)
 
     def get_type_name(self) -> str:
         return "hadoop"

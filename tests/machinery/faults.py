@@ -99,11 +99,11 @@ class FaultProxy:
                         break
                 if client in readable:
                     data = client.recv(65536)
-                    if not data or self._strikes(server, data):
+                    if not data or self.strikes(server, data):
                         break
                     server.sendall(data)
 
-    def _strikes(self, server: socket.socket, data: bytes) -> bool:
+    def strikes(self, server: socket.socket, data: bytes) -> bool:
         self.writes += 1
         self.on_write(data)
         if self._plan is None or self._plan[2] not in data:

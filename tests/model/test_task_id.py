@@ -138,7 +138,7 @@ def test_a_task_that_somebody_else_makes_while_the_answer_is_lost_is_not_new(
     client, patient, proxy
 ):
     proxy.arm(Fault.CUT_BEFORE, 1, having=b"LPUSH")
-    execute = proxy._strikes
+    execute = proxy.strikes
 
     def strike_and_overtake(server, data):
         struck = execute(server, data)
@@ -146,7 +146,7 @@ def test_a_task_that_somebody_else_makes_while_the_answer_is_lost_is_not_new(
             client.get_queue("video").enqueue("theirs", key="a")
         return struck
 
-    proxy._strikes = strike_and_overtake
+    proxy.strikes = strike_and_overtake
     task = patient.enqueue("ours", key="a")
 
     assert proxy.has_struck

@@ -458,7 +458,7 @@ def test_a_task_that_is_deleted_while_a_listener_adopts_it_does_not_keep_the_lis
     listener = programs.listener("work:run")
     task = begin(programs)
     kill_all_but_the_tasks(listener)
-    strikes = proxy._strikes
+    strikes = proxy.strikes
 
     def delete_if_it_strikes(server, data):
         has_struck = strikes(server, data)
@@ -466,7 +466,7 @@ def test_a_task_that_is_deleted_while_a_listener_adopts_it_does_not_keep_the_lis
             cli.delete(f"blueque_task_{task.id}")
         return has_struck
 
-    monkeypatch.setattr(proxy, "_strikes", delete_if_it_strikes)
+    monkeypatch.setattr(proxy, "strikes", delete_if_it_strikes)
     proxy.arm(Fault.CUT_BEFORE, having=b"adopted")
     programs.url = proxy.url
     listener = programs.listener("work:run")

@@ -46,6 +46,7 @@ class Listening:
         context = NodeContext.of(client, group, spool, InEffect(Timing(beat=BEAT)), None, master)
         self.orders, self.group = context.orders, context.listener
         self.duties = Duties(context)
+        self.maintenance = self.duties._maintenance
         self.waiting = Waiting(context, self.duties)
         context.client.connections.has_answer = self.waiting.has_answer
         self._context = context
@@ -55,6 +56,11 @@ class Listening:
         self.orders.pause.close()
         for end in self._pipe:
             os.close(end)
+
+    @property
+    def planned(self) -> dict[str, float]:
+        """When each part of the maintenance is due, on the monotonic clock."""
+        return self.maintenance._at
 
     @property
     def registration(self) -> dict[str, str]:
@@ -165,7 +171,7 @@ IDLE = {
 def commands_of_an_idle_listener(listening: Listening, cli: redis_py.Redis) -> dict[str, int]:
     """Return what a listener sends from one beat to the next, with all that it does beside it."""
     listening.duties.look_after_others()
-    planned = listening.duties._maintenance._at
+    planned = listening.planned
     listening.duties._next_beat = listening.duties._next_look = listening.duties.next_at = 0.0
     planned["enqueue_due"] = 0.0
     # At every sixth beat only, if no task waits for others and nothing is planned.
@@ -184,26 +190,26 @@ def test_an_idle_listener_sends_ten_commands_from_beat_to_beat(listening, cli):
 
 
 def test_a_listener_looks_at_schedules_at_each_beat_if_something_is_planned(listening, client):
-    maintenance, now = listening.duties._maintenance, time.monotonic()
+    now = time.monotonic()
 
-    maintenance.do_due(now, nothing_scheduled=True)
-    assert maintenance._at["fire"] >= now + 6 * BEAT
+    listening.maintenance.do_due(now, nothing_scheduled=True)
+    assert listening.planned["fire"] >= now + 6 * BEAT
 
     client.set_schedule("hourly", queue="work", every="1h")
-    maintenance._at["fire"] = now
-    maintenance.do_due(now, nothing_scheduled=True)
-    assert now + BEAT <= maintenance._at["fire"] <= time.monotonic() + BEAT
+    listening.planned["fire"] = now
+    listening.maintenance.do_due(now, nothing_scheduled=True)
+    assert now + BEAT <= listening.planned["fire"] <= time.monotonic() + BEAT
 
 
 def test_after_an_error_what_is_done_seldom_waits_for_six_beats(listening, cli):
-    maintenance, now = listening.duties._maintenance, time.monotonic()
+    now = time.monotonic()
     for key in (keys.EXPIRING, keys.blocked("work"), keys.scheduled("work")):
         cli.set(key, "of a wrong type")
-    maintenance._at |= dict.fromkeys(("expire", "recheck", "enqueue_due"), now)
+    listening.planned.update(dict.fromkeys(("expire", "recheck", "enqueue_due"), now))
 
-    maintenance.do_due(now, nothing_scheduled=False)
+    listening.maintenance.do_due(now, nothing_scheduled=False)
 
-    until = {name: at - now for name, at in maintenance._at.items()}
+    until = {name: at - now for name, at in listening.planned.items()}
     assert min(until["expire"], until["recheck"]) >= 6 * BEAT
     assert BEAT <= until["enqueue_due"] < until["recheck"]
 
@@ -218,8 +224,8 @@ def test_a_listener_puts_a_task_in_line_by_the_clock_of_redis(url, tmp_path, mon
     monkeypatch.setattr(time, "time", lambda now=time.time: now() + 3600)
 
     def do_due():
-        listening.duties._maintenance._at["enqueue_due"] = 0.0
-        listening.duties._maintenance.do_due(time.monotonic(), nothing_scheduled=False)
+        listening.planned["enqueue_due"] = 0.0
+        listening.maintenance.do_due(time.monotonic(), nothing_scheduled=False)
         return client.get_task(due).status == "pending"
 
     until(do_due, what="the first task is due")
@@ -237,19 +243,17 @@ def test_a_queue_that_refuses_its_due_tasks_does_not_slow_those_of_others(url, c
     for queue in ("before", "after"):
         client.get_queue(queue).schedule(1, time.time() + LONG)
         cli.zadd(keys.scheduled(queue), dict.fromkeys(cli.zrange(keys.scheduled(queue), 0, 0), 1))
-    maintenance = listening.duties._maintenance
-
     now = time.monotonic()
-    maintenance.do_due(now, nothing_scheduled=False)
+    listening.maintenance.do_due(now, nothing_scheduled=False)
 
     assert [cli.llen(keys.pending(queue)) for queue in ("before", "after")] == [1, 1]
-    assert maintenance._at["enqueue_due"] <= time.monotonic()
+    assert listening.planned["enqueue_due"] <= time.monotonic()
     listening.close()
     client.close()
 
 
 def test_the_end_of_a_task_that_is_left_alone_asks_redis_nothing(listening, cli):
-    listening.duties._maintenance._dependents._refused.add(["t1"])
+    listening.maintenance._dependents._refused.add(["t1"])
     cli.config_resetstat()
 
     listening.duties.settle("t1")

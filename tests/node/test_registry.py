@@ -11,10 +11,13 @@ import pytest
 from blueque.node.registry import Registry
 from blueque.system import process
 
+DIRECTORY = "listeners"  # of the spool
+
 
 @pytest.fixture
-def roster(tmp_path):
-    return Registry(str(tmp_path))
+def roster(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Registry(".")
 
 
 @pytest.fixture
@@ -31,9 +34,9 @@ def ended_pid():
     return child.pid
 
 
-def enter(roster, pid, master, queue="video", **other):
+def enter(pid, master, queue="video", **other):
     """Do what that process would do to join."""
-    os.makedirs(roster._directory, exist_ok=True)
+    os.makedirs(DIRECTORY, exist_ok=True)
     entry = {
         "queues": [queue],
         **process.identity(pid),
@@ -41,12 +44,12 @@ def enter(roster, pid, master, queue="video", **other):
         "master_start": process.start_ticks(master),
     }
     entry |= other
-    with open(f"{roster._directory}/{pid}", "w") as file:
+    with open(f"{DIRECTORY}/{pid}", "w") as file:
         json.dump(entry, file)
 
 
-def names(roster):
-    return sorted(os.listdir(roster._directory))
+def names():
+    return sorted(os.listdir(DIRECTORY))
 
 
 def test_nobody_is_there_before_the_first_has_joined(roster):
@@ -55,17 +58,17 @@ def test_nobody_is_there_before_the_first_has_joined(roster):
 
 def test_who_has_joined_is_there_until_it_leaves(roster):
     roster.join(["video"], os.getppid())
-    assert roster.alive() == {os.getpid()} and names(roster) == [str(os.getpid())]
+    assert roster.alive() == {os.getpid()} and names() == [str(os.getpid())]
     assert roster.left_behind(["video"]) == set(), "its master lives"
     roster.join(["video"], os.getppid())
     roster.leave()
-    assert roster.alive() == set() and names(roster) == []
+    assert roster.alive() == set() and names() == []
     roster.leave()
 
 
 def test_the_entry_tells_this_process_and_its_master_from_later_ones(roster):
     roster.join(["video"], os.getppid())
-    with open(f"{roster._directory}/{os.getpid()}") as file:
+    with open(f"{DIRECTORY}/{os.getpid()}") as file:
         assert json.load(file) == {
             "queues": ["video"],
             **process.identity(os.getpid()),
@@ -76,45 +79,45 @@ def test_the_entry_tells_this_process_and_its_master_from_later_ones(roster):
 
 def test_a_listener_whose_master_is_gone_is_left_behind_in_its_own_queue(roster, sleeper):
     gone = ended_pid()
-    enter(roster, os.getpid(), gone, master_start=5)
-    enter(roster, sleeper, os.getpid(), queue="video")
+    enter(os.getpid(), gone, master_start=5)
+    enter(sleeper, os.getpid(), queue="video")
     assert roster.left_behind(["video"]) == {os.getpid()}
     assert roster.left_behind(["audio"]) == set()
     assert roster.alive() == {os.getpid(), sleeper}
 
 
 def test_a_master_whose_pid_is_another_processes_by_now_is_gone(roster, sleeper):
-    enter(roster, sleeper, os.getpid(), master_start=process.start_ticks(os.getpid()) - 1)
+    enter(sleeper, os.getpid(), master_start=process.start_ticks(os.getpid()) - 1)
     assert roster.left_behind(["video"]) == {sleeper}
 
 
 def test_the_entries_of_those_that_are_gone_are_tidied_away(roster, sleeper):
     # another had the pid
-    enter(roster, sleeper, os.getpid(), pid_start=process.start_ticks(sleeper) - 1)
+    enter(sleeper, os.getpid(), pid_start=process.start_ticks(sleeper) - 1)
     gone = ended_pid()
-    enter(roster, gone, os.getpid(), pid_start=5)
+    enter(gone, os.getpid(), pid_start=5)
     assert roster.alive() == set()
-    assert names(roster) == []
+    assert names() == []
 
 
 def test_a_listener_in_another_container_is_left_alone_and_not_taken_for_a_process_here(roster):
-    enter(roster, os.getpid(), ended_pid(), ns="1")
+    enter(os.getpid(), ended_pid(), ns="1")
     assert (roster.alive(), roster.left_behind(["video"])) == (set(), set())
-    assert names(roster) == [str(os.getpid())]
+    assert names() == [str(os.getpid())]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "7", "{}"])
 def test_an_entry_that_was_never_finished_is_none(roster, content):
     roster.join(["video"], os.getppid())
     # written by one that was killed then
-    with open(f"{roster._directory}/{os.getpid()}.new", "w") as file:
+    with open(f"{DIRECTORY}/{os.getpid()}.new", "w") as file:
         file.write(content)
     assert roster.alive() == {os.getpid()}
-    assert names(roster) == [str(os.getpid()), f"{os.getpid()}.new"]
+    assert names() == [str(os.getpid()), f"{os.getpid()}.new"]
 
 
 @pytest.mark.parametrize("other", [{"pid_start": "x"}, {"master_start": "x"}, {"queue": None}])
 def test_an_entry_with_nonsense_in_it_stops_nobody(roster, other):
-    enter(roster, os.getpid(), os.getppid(), **other)
+    enter(os.getpid(), os.getppid(), **other)
     assert roster.alive() == {os.getpid()}
     roster.left_behind(["video"])

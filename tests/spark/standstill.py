@@ -35,7 +35,7 @@ class Standstill(FaultProxy):
         self._is_let_go.set()
         super().close()
 
-    def _strikes(self, server: socket.socket, data: bytes) -> bool:
+    def strikes(self, server: socket.socket, data: bytes) -> bool:
         with self._lock:
             is_first = not self.is_reached.is_set()
             if is_first:

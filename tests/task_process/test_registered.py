@@ -24,12 +24,13 @@ from blueque.testing import run_task
 
 
 @pytest.fixture(autouse=True)
-def as_before(monkeypatch):
-    """Leave no handler registered, and no client connected."""
+def clients(monkeypatch):
+    """Leave no handler registered, and no client connected. These are the clients by their address."""
+    clients = {}
     monkeypatch.setattr(registered, "registered", [])
-    monkeypatch.setattr(registered, "_clients", {})
-    yield
-    for client in registered._clients.values():
+    monkeypatch.setattr(registered, "_clients", clients)
+    yield clients
+    for client in clients.values():
         client.close()
 
 
@@ -242,7 +243,7 @@ def test_a_handler_puts_tasks_in_its_queue(client, redis):
 
 
 def test_without_a_client_it_is_the_redis_of_the_environment_and_the_file(
-    url, redis, client, tmp_path, monkeypatch
+    url, redis, client, clients, tmp_path, monkeypatch
 ):
     handler = register(named)
     monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
@@ -253,10 +254,10 @@ def test_without_a_client_it_is_the_redis_of_the_environment_and_the_file(
 
     tasks = [client.get_task(task_id) for task_id in made]
     assert [Retry.parse(task.fields["retry"]) for task in tasks] == [Retry(max=2)] * 2
-    assert len(registered._clients) == 1
+    assert len(clients) == 1
 
     monkeypatch.delenv("BLUEQUE_REDIS_URL")
     monkeypatch.delenv("REDIS_URL", raising=False)
     (tmp_path / "blueque.toml").write_text(f'redis_url = "{url}"')
-    assert handler.get_queue().name == "video" and len(registered._clients) == 2
-    assert {one.url for one in registered._clients.values()} == {url} == {Client(config=load()).url}
+    assert handler.get_queue().name == "video" and len(clients) == 2
+    assert {one.url for one in clients.values()} == {url} == {Client(config=load()).url}
