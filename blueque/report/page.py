@@ -15,6 +15,7 @@ from markupsafe import Markup
 from blueque.report import charts, phrases, svg, timeline
 from blueque.report.phrases import iso_day
 from blueque.report.summary import Summary
+from blueque.text import hints
 from blueque.text.eta import percent
 from blueque.text.format import clean, count, size, span
 from blueque.version import __version__
@@ -36,6 +37,7 @@ def environment(*packages: str) -> Environment:
         "charts": charts,
         "phrases": phrases,
         "count": count,
+        "hints": hints,
         "percent": percent,
         "size": size,
         "span": span,

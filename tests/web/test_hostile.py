@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import logging
+import re
+import shlex
+from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
@@ -171,6 +175,27 @@ def test_a_name_is_decoded_once(app, client):
     client.get_queue("a%41b").enqueue({"scene": 1})
     assert ask_app(app, "/queues/a%2541b").status_code == 200
     assert ask_app(app, "/queues/a%41b").status_code == 404
+
+
+def test_a_name_runs_no_program_in_a_command_that_is_copied(app, client):
+    name = "$(reboot) '; reboot"
+    client.get_queue(name).enqueue({"scene": 1})
+    client.set_schedule(name, queue=name, every="1h")
+    client.group(name).open()
+    quoted, asked = quote(name), urlencode({"queue": name, "name": name})
+
+    for path, verb in {
+        f"/queues/{quoted}": "queue show",
+        f"/groups/{quoted}": "group show",
+        f"/schedule/{quoted}": "schedule show",
+        f"/controls/group/cancel?{asked}": "group cancel",
+        f"/failures?{asked}": "failures",
+        f"/failures/OSError?{asked}": "failures -q",
+        f"/new?{asked}": "enqueue",
+    }.items():
+        page = ask_app(app, path).text
+        command = html.unescape(re.findall('in a terminal: .*?data-copy="([^"]*)"', page)[0])
+        assert command.startswith(f"blueque {verb} ") and name in shlex.split(command)
 
 
 def test_many_different_questions_take_bounded_memory(client, queue, monkeypatch):
