@@ -23,7 +23,8 @@ def facts(seen: ScheduleSeen, hide: Hide) -> Iterator[tuple[str, str]]:
     """
     record = seen.record
     yield "overlap", record.get("overlap", "-")
-    yield "catch up", f"{record.get('catch_up')}, of {span(record.get('window'))}"
+    within = f", within {span(record['window'])}" if record.get("window") else ""
+    yield "catch up", f"{record.get('catch_up', '-')}{within}"
     if record.get("jitter"):
         yield "jitter", f"up to {span(record['jitter'])}"
     for name, value in options_of(seen, hide).items():
@@ -31,12 +32,15 @@ def facts(seen: ScheduleSeen, hide: Hide) -> Iterator[tuple[str, str]]:
     counts = [f"{record[what]} {what}" for what in _COUNTS if record.get(what)]
     yield "so far", ", ".join(counts) or "nothing"
     origin = "a file" if record.get("origin") == "file" else "made by hand"
-    yield "origin", f"{origin}, version {record.get('version')}"
+    yield "origin", f"{origin}, version {record.get('version', '-')}"
 
 
 def _option(name: str, value: Any) -> str:
+    """Return the value of an option as text; one that is malformed as it stands there."""
     if name == "needs":
         return words_of(str(value))
+    if not isinstance(value, int | float):
+        return str(value)
     if name == "memory_limit":
-        return size(float(value))
-    return span(float(value)) if name in _DURATIONS else str(value)
+        return size(value)
+    return span(value) if name in _DURATIONS else str(value)

@@ -309,6 +309,16 @@ def test_the_page_of_a_recurring_task_has_parameters_options_and_run_times(ask, 
     assert "ran 1 m 30 s" in page
 
 
+def test_the_page_of_a_recurring_task_shows_malformed_options_as_they_stand(ask, client, run):
+    client.set_schedule("hourly", queue="video", every="1h")
+    client.connections.read(
+        ("HSET", "blueque_schedule_hourly", "options", '{"time_limit": "soon"}')
+    )
+
+    assert "<dt>time limit</dt><dd>soon</dd>" in ask("/schedule/hourly").text
+    assert "time limit  soon\n" in run("schedule", "show", "hourly").stdout
+
+
 def test_a_large_value_is_cut_and_the_whole_is_one_link_away(ask, start, run):
     task = start({"text": "x" * 200_000})
 
