@@ -83,13 +83,11 @@ def records(context: click.Context) -> dict[str, tuple[str, str]]:
 def section(context: click.Context, shared: Mapping[str, tuple[str, str]]) -> str:
     """Return the section of a command, which only names its settings and the shared options."""
     command, text = context.command, formatter()
-    level = "##" if context.parent is None else "###"
     if table := TABLE_OF.get(context.command_path):
-        return f"{level} {context.command_path}\n\n{section_with_settings(context, table)}"
+        return f"{heading(context)}\n\n{section_with_settings(context, table)}"
     if context.parent is None:
-        text.write(command.get_help(context))
+        text.write(command.get_help(context).partition("\n")[2])  # without its usage
     else:
-        command.format_usage(context, text)
         command.format_help_text(context, text)
         found = records(context)
         if own := [record for name, record in found.items() if shared.get(name) != record]:
@@ -101,13 +99,19 @@ def section(context: click.Context, shared: Mapping[str, tuple[str, str]]) -> st
         if isinstance(command, click.Group):
             text.write_paragraph()
             text.write_text(f"Verbs: {', '.join(command.list_commands(context))}")
-    return f"{level} {context.command_path}\n\n```text\n{text.getvalue().rstrip()}\n```\n"
+    return f"{heading(context)}\n\n```text\n{body(text)}\n```\n"
+
+
+def heading(context: click.Context) -> str:
+    """Return the heading of a command, which is its usage; that it has options need not be said."""
+    pieces = [one for one in context.command.collect_usage_pieces(context) if one != "[OPTIONS]"]
+    level = "##" if context.parent is None else "###"
+    return f"{level} `{' '.join([context.command_path, *pieces])}`"
 
 
 def section_with_settings(context: click.Context, table: str) -> str:
     """Return what is said of a command whose options are mostly the settings of a table."""
     command, text = context.command, formatter()
-    command.format_usage(context, text)
     command.format_help_text(context, text)
     settings = {setting.flags[-1] for setting in TABLES[table]}
     found = records(context)
@@ -115,7 +119,11 @@ def section_with_settings(context: click.Context, table: str) -> str:
         with text.section("Options"):
             text.write_dl(own)
     names = ", ".join(f"`{record[0]}`" for name, record in found.items() if name in settings)
-    return f"```text\n{text.getvalue().rstrip()}\n```\n\n{SETTINGS.format(names)}"
+    return f"```text\n{body(text)}\n```\n\n{SETTINGS.format(names)}"
+
+
+def body(text: click.HelpFormatter) -> str:
+    return text.getvalue().strip("\n").rstrip()
 
 
 def formatter() -> click.HelpFormatter:

@@ -43,7 +43,8 @@ def command(invocation: Invocation, /, **_: Any) -> int:
     --log-level is BLUEQUE_LOG_LEVEL in the environment, and log_level in [scheduler] of blueque.toml.
 
     --apply-schedules does what blueque schedule apply does, and removes none. Use it where one file says it all: two
-    schedulers with different files would take turns. Without a file, the scheduler does not start: exit code 78.
+    schedulers with different files would take turns. If the file is refused because of a recurring task that was made
+    by hand, the log says so, and the scheduler serves on. Without a file it does not start: exit code 78.
     """
     from blueque.scheduler.program import Program
     from blueque.system.log_format import log_to_stderr  # here: --help does without

@@ -54,8 +54,7 @@ def archive(
     """Move the finished tasks of a queue from Redis into Parquet files.
 
     \b
-    blueque archive video.encode /data/archive --older-than 1d
-    blueque archive 'video.*' /data/archive
+    blueque archive 'video.*' /data/archive --older-than 1d
     blueque archive video.encode s3://bucket/archive --older-than 1d
 
     The files are in DIRECTORY, which is created if needed: queue=video.encode/day=2026-11-21/, by the day in UTC on which a

@@ -56,7 +56,6 @@ def cancel(
     blueque cancel 7c1f --reason 'wrong input' --wait 2m
     blueque cancel -q train.gpu --state pending
     blueque cancel --group night-1 --dry-run
-    blueque ls --state pending --ids | blueque cancel -
 
     A waiting task is "cancelled" at once. A running task gets SIGTERM and, after its grace, SIGKILL; it is
     "cancelling" until it has ended. If it ends by itself first, that result counts; --wait tells which of the two

@@ -78,7 +78,6 @@ def export(
     \b
     blueque export -q 'render.*' --since 1d > tasks.jsonl
     blueque export --state all --format csv > tasks.csv
-    blueque export --group night-1 > night.jsonl
 
     Without --state it writes the tasks that have ended. It reads all tasks of the queues, whatever the options
     select, and writes those of one moment, the oldest of each queue and state first. A task that leaves its state

@@ -35,7 +35,6 @@ def failures(
     """Show what tasks fail with, how often, and the newest of each kind.
 
     \b
-    blueque failures
     blueque failures render.4k --since 1d --json
 
     ATTEMPTS counts the attempts that failed on these days, in UTC, also if another attempt followed. It counts neither

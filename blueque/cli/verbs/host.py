@@ -48,7 +48,6 @@ def pause(invocation: Invocation, name: str) -> int:
 
     \b
     blueque host pause gpu-1
-    blueque host resume gpu-1
 
     Use a name as status and ls show it. All slots of a blueque-listener pause together, even if you name one of them, and
     so do their replacements. A blueque-listener that starts later takes tasks.

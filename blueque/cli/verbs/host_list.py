@@ -75,7 +75,6 @@ def show_host(invocation: Invocation, name: str) -> None:
 
     \b
     blueque host show gpu-1
-    blueque host show gpu-1_4021
     blueque host show 'gpu-*'
     """
     inspector = invocation.client().get_inspector()

@@ -90,7 +90,6 @@ def ls(
     """List tasks; without options, those that are started, reserved or pending.
 
     \b
-    blueque ls --state blocked,scheduled
     blueque ls -q 'render.*' --state failed --since 24h --columns id,error
     blueque ls --key scene-17
     blueque ls --text 'disk full' --since 'yesterday 18:00' --until 08:00

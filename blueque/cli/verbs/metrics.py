@@ -37,7 +37,6 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool) -> in
     blueque metrics
     blueque metrics --once | grep blueque_tasks
 
-    Any number of exporters may run, and each returns the same. If Redis does not answer, blueque_redis_up is 0.
     There is no password, so it listens on this machine only, unless you pass --public. It needs pip install
     '.[metrics]'. docs/monitoring.md explains the metrics.
     """

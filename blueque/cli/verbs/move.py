@@ -55,7 +55,6 @@ def move(
     blueque move 7c1f --to video.fast
     blueque ls -q render --state pending --ids | blueque move - --priority -5
     blueque move 7c1f --first
-    blueque move 7c1f --now
     blueque move 7c1f --unblock --from 0a4e
 
     Give one of --to, --priority, --first, --now and --unblock. In another queue tasks keep their priority and needs, and

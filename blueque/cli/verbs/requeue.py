@@ -44,7 +44,6 @@ def requeue(
     blueque requeue 7c1f
     blueque requeue -q video.encode --error-type lost --dry-run
     blueque requeue --group night-1 --text 'disk full' --until 1h
-    blueque ls --state cancelled --ids | blueque requeue - --yes
 
     With this you allow the work to start a second time. What the task has done before is still there. A retry
     policy counts failures from 0 again; the numbers of the attempts go on. If a task was lost, its old process may

@@ -68,7 +68,6 @@ def show(invocation: Invocation, name: str, number: int, reveals: bool) -> None:
     """Show everything about a recurring task, what comes next, and why nothing comes.
 
     \b
-    blueque schedule show nightly
     blueque schedule show nightly --next 10
 
     Times of a cron rule are in its time zone, others are local, unless you pass --utc. The planned times are

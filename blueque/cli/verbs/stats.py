@@ -50,7 +50,6 @@ def stats(
     """Show how many tasks ended how, and how long they waited and ran.
 
     \b
-    blueque stats
     blueque stats render.4k --since 30d
     blueque stats 'render.*'
 

@@ -66,7 +66,7 @@ def wait(
     blueque wait 7c1f --timeout 2h && blueque enqueue mail.send '"it is done"'
     blueque wait --group night-1 --results > results.jsonl
     blueque ls --ids | blueque wait -
-    blueque wait -q 'render.*' && blueque enqueue mail.send '"all is rendered"'
+    blueque wait -q 'render.*'
 
     Options select up to 10,000 tasks in all states, also those that have ended. Tasks that are made later are not
     waited for. Of a closed group, --group NAME alone waits for all tasks, however many. Tasks of a group that were

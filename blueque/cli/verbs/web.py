@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 @click.command()
 @setting_options("web")
 @click.option(
-    "--hash", "hashed", metavar="NAME[:ROLE]", help="Print a line for the password file, and end."
+    "--hash",
+    "hashed",
+    metavar="NAME[:ROLE]",
+    help="Ask for a password, print a line for the password file, and end. ROLE: operator or viewer.",
 )
 @text_options
 def web(invocation: Invocation, /, hashed: str | None, **_: Any) -> None:
@@ -43,7 +46,6 @@ def web(invocation: Invocation, /, hashed: str | None, **_: Any) -> None:
     blueque web --password-file passwords --host-name queue.example.com
 
     It prints an address with a token, which is a new one each time. Who has the token may see everything, and act.
-    --hash asks for a password, or reads a line without a terminal; the role is operator, who may act, or viewer.
     The page needs pip install '.[web]'. docs/guide/web.md says how to serve it for a team.
     """
     _require_extra()
