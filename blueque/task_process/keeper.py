@@ -30,7 +30,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from blueque.model import units
@@ -123,7 +123,7 @@ class Keeper:
         self._board = mmap.mmap(-1, _PLACES)
         self._places: dict[int, int] = {}  # of our task processes on the board, by pid
 
-    def serve(self, heard: Callable[[set[int]], object] = lambda _: None) -> int:
+    def serve(self, heard: Callable[[Collection[int]], object] = lambda _: None) -> int:
         """Fork what the slot asks for until it closes its end; return when all have ended.
 
         heard: called with the descriptors of `poll` that are ready.
@@ -133,10 +133,11 @@ class Keeper:
         for descriptor in (self._end, self._signals.fileno()):
             self.poll.register(descriptor, select.POLLIN)
         while self._places or self._end >= 0:
-            ready = {descriptor for descriptor, _ in self.poll.poll()}
+            ready = dict(self.poll.poll())
             heard(ready)
             if self._signals.fileno() in ready:
                 self._signals.take()
+                self._reap()
             if self._end in ready:
                 message, handshakes = self._receive()
                 if message and handshakes:
@@ -145,7 +146,6 @@ class Keeper:
                     self.send("forked", 0, errno.EMFILE)
                 else:
                     self._lose_slot()
-            self._reap()
         return 0
 
     def _receive(self) -> tuple[bytes, list[int]]:
@@ -201,14 +201,12 @@ class Keeper:
     def _reap(self) -> None:
         for pid in process.ended_children():
             place = self._places.pop(pid, None)
-            if place is None:  # it has come to us from a task
+            # It has come to us from a task, or its exit record says more than we could.
+            if place is None or self._board[place] == RECORDED:
                 process.reap(pid)
                 continue
-            if self._board[place] == RECORDED:
-                reaped = process.wait_usage(pid)
-            else:
-                reaped = self._spool.reap(pid)
-                self._spool.remove_blank(pid)
+            reaped = self._spool.reap(pid)
+            self._spool.remove_blank(pid)
             self.send("ended", pid, *reaped)
 
     def _lose_slot(self) -> None:
@@ -295,7 +293,7 @@ class _Interpreter:
             stack_dump.register()
         self._shows_stacks = False
 
-    def _learn(self, ready: set[int]) -> None:
+    def _learn(self, ready: Collection[int]) -> None:
         if self._hear not in ready:
             return
         with contextlib.suppress(ValueError, TypeError):  # the import may have replaced anything
