@@ -122,9 +122,5 @@ def written_at(path: str) -> dict[str, Any] | None:
 
 def remove_tree(path: str) -> None:
     """Remove a directory and what is in it, as far as that is possible."""
-    import shutil  # here: what a listener imports, each of its forks copies
-
-    try:
-        shutil.rmtree(path, ignore_errors=True)
-    except RecursionError:  # directories a thousand levels deep stay
+    for _ in plain_files.remove_by_steps(path):
         pass
