@@ -121,23 +121,6 @@ def columns_of(line):
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-@pytest.mark.parametrize(
-    ("given", "received"),
-    [
-        ('{"a": [1, null, "é"]}', {"a": [1, None, "é"]}),
-        ('"text"', "text"),
-        ("17", 17),
-        ("null", None),
-        ("[1.50]", [1.5]),
-    ],
-)
-def test_what_is_given_as_json_arrives_as_that(run, client, given, received):
-    result = run("enqueue", "video", given)
-
-    assert (result.returncode, result.stderr) == (0, "")
-    assert client.get_task(result.stdout.strip()).parameters == received
-
-
 @pytest.mark.parametrize("text", ["hello", '{"a": 1}', "", "  two\nlines\n", "\x1b[31m", "--"])
 def test_text_is_sent_untouched(run, client, text):
     result = run("enqueue", "--text", "video", "--", text)
@@ -167,12 +150,6 @@ def test_an_input_that_was_forgotten_is_refused(run, state, verb):
     assert "the input is missing: JSON, @FILE, or - for standard input; null for none" in (
         result.stderr
     )
-
-
-def test_a_task_without_input_is_asked_for(run, client):
-    task = run("enqueue", "video", "null").stdout.strip()
-
-    assert client.get_task(task).fields["parameters"] == "null"
 
 
 @pytest.mark.parametrize(
@@ -210,20 +187,6 @@ def test_parameters_above_the_limit_are_refused_with_the_size(run, state):
 
     assert (result.returncode, state()) == (2, {})
     assert "10 bytes" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("when", "eta"),
-    [
-        (["--at", "4102444800.5"], 4102444800.5),
-        (["--at", "2100-01-01T00:00:00Z"], 4102444800.0),
-        (["--at", "2100-01-01T02:00+02:00"], 4102444800.0),
-    ],
-)
-def test_a_task_is_scheduled_for_the_time_that_is_given(run, client, when, eta):
-    task = client.get_task(run("enqueue", "video", "1", *when).stdout.strip())
-
-    assert (task.status, task.eta) == ("scheduled", eta)
 
 
 def test_a_task_is_scheduled_from_now_on(run, client):
@@ -305,38 +268,6 @@ def test_a_task_gets_what_the_options_say(run, client, when, retry):
     assert (task.retry, task.time_limit, task.memory_limit) == (Retry(5), 7200.0, 2**33)
 
 
-def test_each_line_gets_what_the_options_say(run, client):
-    result = run(
-        "enqueue", "video", "--lines", "--retry", "5", "--time-limit", "90", stdin="1\n2\n"
-    )
-
-    tasks = [client.get_task(task_id) for task_id in result.stdout.split()]
-    assert [(task.retry, task.time_limit) for task in tasks] == [(Retry(5), 90.0)] * 2
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "words"),
-    [
-        ("--retry", "often", "'often' is not a retry policy"),
-        ("--retry", '{"tries": 3}', "'tries'"),
-        ("--retry", "-1", "max is -1"),
-        ("--time-limit", "0", "--time-limit: it is 0"),
-        ("--memory-limit", "0", "--memory-limit: it is 0"),
-        ("--memory-limit", "much", "'much'"),
-        ("--time-limit", "soon", "'soon'"),
-    ],
-)
-@pytest.mark.parametrize("what", [["1"], ["--lines"]])
-def test_an_option_that_makes_no_sense_is_refused_and_nothing_is_written(
-    run, state, what, option, value, words
-):
-    result = run("enqueue", "video", *what, option, value, stdin="1\n")
-
-    assert (result.returncode, result.stdout, state()) == (2, "", {})
-    assert words in result.stderr
-    assert len(result.stderr.splitlines()) <= 3 and "then it stopped" not in result.stderr
-
-
 def test_each_line_becomes_a_task_and_blank_lines_none(run, client):
     result = run("enqueue", "video", "--lines", stdin='1\n\n{"a": 2}\r\n  \n"three"')
 
@@ -365,15 +296,6 @@ def test_a_bad_line_of_a_file_stops_everything_and_is_named(run, state, tmp_path
     assert (result.returncode, result.stdout, state()) == (2, "", {})
     assert "line 3" in result.stderr
     assert "Nothing was enqueued" in result.stderr
-
-
-def test_a_bad_line_of_standard_input_stops_there_and_says_how_far_it_got(run, client):
-    result = run("enqueue", "video", "--lines", "-", stdin="1\n2\nbad\n4\n")
-
-    assert (result.returncode, len(result.stdout.split())) == (2, 2)
-    assert client.get_inspector().pending("video") == 2
-    assert "2 enqueued" in result.stderr
-    assert "line 3" in result.stderr
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
@@ -440,16 +362,6 @@ def test_status_points_at_a_queue_whose_listeners_are_silent(run, redis):
     assert re.search(
         r"^! video: 1 pending, .* 1 listener silent$", run("status").stdout, re.MULTILINE
     )
-
-
-def test_status_points_at_a_task_that_a_silent_listener_holds(run, redis, listener, cli):
-    start(redis, "t-running")
-    cli.hset(
-        f"blueque_listener_video_{NODE}", mapping={"beat_every": 10, "beat_at": time.time() - 500}
-    )
-    cli.zadd("blueque_nodes_video", {NODE: time.time() - 500})
-
-    assert f"! video: listener {NODE} is silent, with 1 task; start one on " in run("status").stdout
 
 
 def test_status_points_at_listeners_that_were_found_dead(run, redis, cli):
@@ -615,16 +527,6 @@ def test_blueque_alone_is_status(run, redis):
 
 
 @pytest.mark.usefixtures("listener")
-def test_ls_shows_what_is_not_finished_nor_scheduled(run, redis):
-    fail(redis, "failed-1")
-    start(redis, "started-1")
-    enqueue(redis, "pending-1")
-    protocol.schedule(redis, "video", "scheduled-1", "1", 9e9, time.time())
-
-    assert run("ls", "--ids").stdout.split() == ["started-1", "pending-1"]
-
-
-@pytest.mark.usefixtures("listener")
 def test_ls_shows_the_states_that_are_asked_for(run, redis):
     fail(redis, "failed-1", error_type="ValueError", exit_code=1)
     protocol.schedule(redis, "video", "scheduled-1", "1", time.time() + 7290, time.time())
@@ -696,49 +598,6 @@ def test_ls_shows_what_has_its_turn_first_with_its_priority_and_needs(run, redis
     assert second.startswith("t-plain")
 
 
-@pytest.mark.parametrize(
-    ("patterns", "tasks"),
-    [
-        (["render.*"], ["t0", "t1"]),
-        (["render.4k", "ingest"], ["t0", "t2"]),
-        (["[x]"], ["t3"]),
-        (["*"], ["t0", "t1", "t2", "t3", "t4"]),
-    ],
-)
-def test_ls_takes_names_and_patterns_of_queues(run, redis, patterns, tasks):
-    for n, queue in enumerate(["render.4k", "render.8k", "ingest", "[x]", "x"]):
-        enqueue(redis, f"t{n}", queue)
-
-    result = run("ls", "--ids", *(f"--queue={pattern}" for pattern in patterns))
-
-    assert sorted(result.stdout.split()) == tasks
-
-
-def test_ls_of_a_queue_that_is_not_there_ends_with_code_3(run, redis):
-    enqueue(redis, "t1", "video")
-
-    result = run("ls", "-q", "video", "-q", "vidoe")
-
-    assert (result.returncode, result.stdout) == (3, "")
-    assert "'vidoe'" in result.stderr
-
-
-def test_ls_that_finds_nothing_prints_nothing_on_stdout(run):
-    result = run("ls")
-
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "no tasks\n")
-
-
-def test_ls_stops_at_the_limit_and_says_so_on_stderr_only(run, redis):
-    for n in range(4):
-        enqueue(redis, f"t{n}")
-
-    result = run("ls", "--limit", "3", "--ids")
-
-    assert result.stdout.split() == ["t0", "t1", "t2"]
-    assert "--limit" in result.stderr
-
-
 def test_ls_as_json_says_whether_there_is_more(run, redis):
     enqueue(redis, "t0")
     enqueue(redis, "t1")
@@ -749,32 +608,6 @@ def test_ls_as_json_says_whether_there_is_more(run, redis):
     assert [(item["id"], item["status"], item["queue"]) for item in listing["items"]] == [
         ("t0", "pending", "video")
     ]
-
-
-def test_show_takes_the_beginning_of_an_id(run, redis):
-    enqueue(redis, "abcd0001-0000-4000-8000-000000000000", parameters='{"src":"a.mov"}')
-
-    assert re.search(r'^parameters +\{"src":"a.mov"\}$', run("show", "abcd").stdout, re.MULTILINE)
-
-
-def test_show_of_an_ambiguous_beginning_ends_with_code_2_and_the_candidates(run, redis):
-    enqueue(redis, "abcd0001-0000-4000-8000-000000000000")
-    enqueue(redis, "abcd0002-0000-4000-8000-000000000000")
-
-    result = run("show", "abcd")
-
-    assert (result.returncode, result.stdout) == (2, "")
-    assert (
-        "abcd0001-0000-4000-8000-000000000000, abcd0002-0000-4000-8000-000000000000"
-        in result.stderr
-    )
-
-
-def test_show_of_an_unknown_task_ends_with_code_3(run):
-    result = run("show", "7c1f0a92")
-
-    assert (result.returncode, result.stdout) == (3, "")
-    assert "'7c1f0a92'" in result.stderr
 
 
 @pytest.mark.usefixtures("listener")

@@ -56,22 +56,6 @@ def test_what_waits_is_cancelled_at_once_and_who_and_why_is_kept(run, redis, cli
     assert (task.status, task.cancelled_by, task.cancel_reason) == ("cancelled", "ada", "bad input")
 
 
-def test_the_ids_come_from_standard_input(run, redis, client):
-    for n in range(3):
-        enqueue(redis, f"task-{n}")
-
-    result = run("cancel", "-", "task-2", stdin="task-0\n\n  task-1\ntask-0\n")
-
-    assert result.stdout.split() == [
-        "task-0",
-        "cancelled",
-        "task-1",
-        "cancelled",
-        "task-2",
-        "cancelled",
-    ]
-
-
 def test_no_ids_on_standard_input_are_nothing_to_do(run, state):
     before = state()
 
@@ -341,24 +325,6 @@ def test_ctrl_c_ends_the_wait_and_not_the_cancelling(begin, redis, client, cli):
     assert client.get_task("running-1").cancel is not None
 
 
-def test_cancel_as_json_tells_what_became_of_each(run, redis):
-    fail(redis, "failed-1")
-    start(redis, "running-1")
-    enqueue(redis, "pending-1")
-
-    result = run("cancel", "failed-1", "running-1", "pending-1", "--yes", "--json")
-
-    told = json.loads(result.stdout)
-    assert (result.returncode, told["blueque"], told["kind"]) == (5, 2, "cancel")
-    assert [(item["id"], item["queue"], item["status"]) for item in told["items"]] == [
-        ("failed-1", "video", None),
-        ("running-1", "video", "cancelling"),
-        ("pending-1", "video", "cancelled"),
-    ]
-    assert "it is failed already" in told["items"][0]["refusal"]
-    assert [item["refusal"] for item in told["items"][1:]] == [None, None]
-
-
 def test_when_redis_goes_away_in_between_it_says_how_far_it_got(run, redis, proxy):
     for n in range(3):
         enqueue(redis, f"task-{n}")
@@ -511,16 +477,6 @@ def test_a_failed_or_cancelled_task_is_put_in_line_again_without_a_question(
     assert (task.status, task.error, task.requeued is not None) == ("pending", None, True)
 
 
-def test_what_has_not_failed_is_code_5_and_the_others_are_put_in_line(run, redis, client):
-    fail(redis, "failed-1")
-    start(redis, "running-1")
-
-    result = run("requeue", "running-1", "failed-1")
-
-    assert (result.returncode, result.stdout) == (5, "failed-1  pending\n")
-    assert result.stderr == "task running-1 cannot be put in line again: it is started\n"
-
-
 def test_more_than_one_needs_a_yes(run, answer, redis, client, state):
     for n in range(3):
         fail(redis, f"failed-{n}")
@@ -558,47 +514,6 @@ def test_of_several_queues_the_oldest_failures_are_requeued_first(run, cli):
     result = run("requeue", "--queue", "render.*", "--dry-run")
 
     assert result.stdout.split()[::2] == ["c", "b", "d", "a"]
-
-
-def test_all_failed_tasks_of_a_queue_are_put_in_line_in_the_order_in_which_they_failed(
-    run, redis, cli
-):
-    for n in (2, 0, 1):
-        fail(redis, f"failed-{n}")
-
-    result = run("requeue", "--queue", "video", "--yes")
-
-    assert result.stdout.split()[::2] == ["failed-2", "failed-0", "failed-1"]
-    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["failed-1", "failed-0", "failed-2"]
-
-
-@pytest.mark.parametrize(
-    ("narrowing", "tasks"),
-    [
-        (["--error-type", "lost"], ["new", "old"]),
-        (["--until", "1h"], ["old", "aged"]),
-        (["--error-type", "lost", "--until", "1h"], ["old"]),
-        (["--error-type", "ValueError"], []),
-        (["--until", "0"], ["new", "old", "aged"]),
-    ],
-)
-def test_the_failed_tasks_are_narrowed_down(run, redis, cli, client, narrowing, tasks):
-    for task, error_type, age in (
-        ("new", "lost", 10),
-        ("old", "lost", 7200),
-        ("aged", "exit", 7200),
-    ):
-        fail(redis, task, error_type=error_type)
-        cli.hset(f"blueque_task_{task}", "finished", time.time() - age)
-
-    seen = json.loads(run("requeue", "--queue", "video", "--dry-run", "--json", *narrowing).stdout)
-    result = run("requeue", "--queue", "video", "--yes", *narrowing)
-
-    assert (result.returncode, result.stdout.split()[::2]) == (0, tasks)
-    assert [item["id"] for item in seen["items"]] == tasks
-    assert [
-        task for task in ("new", "old", "aged") if client.get_task(task).status == "pending"
-    ] == sorted(tasks, key=["new", "old", "aged"].index)
 
 
 def test_a_dry_run_says_what_it_would_be_and_writes_nothing(run, redis, state):
@@ -650,17 +565,6 @@ def test_of_a_lost_task_it_is_said_that_its_old_process_may_run_and_where_its_fi
     )
 
 
-def test_the_question_says_how_many_were_lost(run, redis):
-    lose(redis, "lost-1")
-    fail(redis, "failed-1")
-    fail(redis, "failed-2")
-
-    assert (
-        "3 tasks would start a second time; 1 of them were lost"
-        in run("requeue", "--queue", "video").stderr
-    )
-
-
 # node drain
 
 
@@ -686,14 +590,6 @@ def test_one_listener_is_told_without_a_question(run, redis, cli):
     assert re.search(
         rf"^{NODE} +video +draining +exits after running-1$", result.stdout, re.MULTILINE
     )
-
-
-def test_one_listener_of_several_queues_is_told_without_a_question(run, redis, cli):
-    start(redis, "running-1")
-    register(redis, NODE, "audio")
-
-    assert run("host", "drain", NODE).returncode == 0
-    assert orders(cli) == {f"video_{NODE}", f"audio_{NODE}"}
 
 
 def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):

@@ -530,28 +530,6 @@ def test_a_graph_fits_80_columns_and_shows_short_ids_on_a_terminal_only(run, on_
     assert any(line.startswith(IDS[6]) for line in whole)
 
 
-def test_a_graph_in_json_has_tasks_and_edges(run, redis):
-    end(redis, "good-1")
-    enqueue(redis, "next-1")
-    block(redis, "child-1", {"good-1": "ok", "next-1": "any"})
-    block(redis, "leaf-1", "child-1")
-
-    found = json.loads(run("graph", "child-1", "--json").stdout)
-
-    assert (found["task"], found["has_more"]) == ("child-1", False)
-    assert {one["id"]: one["status"] for one in found["items"]} == {
-        "good-1": "complete",
-        "next-1": "pending",
-        "child-1": "blocked",
-        "leaf-1": "blocked",
-    }
-    assert sorted(tuple(edge.values()) for edge in found["edges"]) == [
-        ("child-1", "leaf-1", "ok"),
-        ("good-1", "child-1", "+complete"),
-        ("next-1", "child-1", "any"),
-    ]
-
-
 def test_a_graph_for_graphviz_quotes_every_name(run, redis):
     enqueue(redis, "next-1", 'it\'s "quoted"\\')
     block(redis, "child-1", {"next-1": "any"})
@@ -566,16 +544,6 @@ def test_a_graph_for_graphviz_quotes_every_name(run, redis):
 
 
 # unblock
-
-
-def test_unblock_puts_a_task_in_line(run, redis, client):
-    enqueue(redis, "next-1")
-    block(redis, "child-1", "next-1")
-
-    result = run("move", "--unblock", "child-1")
-
-    assert (result.returncode, result.stdout, result.stderr) == (0, "child-1  pending\n", "")
-    assert client.get_task("child-1").status == "pending"
 
 
 def test_unblock_from_one_task_leaves_the_others(run, redis, client):

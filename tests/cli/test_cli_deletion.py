@@ -9,7 +9,7 @@ import re
 import time
 
 import pytest
-from test_cli import NODE, enqueue, fail
+from test_cli import NODE, enqueue
 from transactions import protocol
 
 from blueque.model import keys
@@ -39,17 +39,6 @@ def left(cli, kind="cancelled"):
 # delete
 
 
-def test_finished_tasks_are_deleted_and_what_has_not_ended_is_refused(run, redis, cli):
-    fail(redis, "failed-1")
-    enqueue(redis, "pending-1")
-
-    result = run("delete", "failed-1", "pending-1", "--yes")
-
-    assert (result.returncode, result.stdout) == (5, "failed-1  deleted\n")
-    assert "pending-1 cannot be deleted: it is pending" in result.stderr
-    assert (cli.exists(keys.task("failed-1")), cli.exists(keys.task("pending-1"))) == (0, 1)
-
-
 def test_nothing_is_deleted_without_a_yes_or_when_it_is_only_asked_what_would_be(
     run, redis, cli, answer
 ):
@@ -72,15 +61,6 @@ def test_nothing_is_deleted_without_a_yes_or_when_it_is_only_asked_what_would_be
 
 
 # --kept-too-long
-
-
-def test_what_ended_long_ago_is_deleted_alone(run, redis, cli):
-    cancel(redis, *"abcde")
-    for task in "abc":
-        age(cli, task, 100)
-
-    assert run("delete", "-q", "vid*", "--until", "50s", "--yes").returncode == 0
-    assert left(cli) == [*"de"]
 
 
 def test_what_was_kept_too_long_goes_by_the_file(run, redis, cli, tmp_path):

@@ -33,18 +33,6 @@ def test_a_task_waits_for_the_tasks_that_are_named_also_by_the_beginning_of_thei
     assert fields["parents"].split() == parents
 
 
-def test_each_of_many_lines_waits_for_them(run, cli, parents):
-    first, second, _ = parents
-
-    result = run(
-        "enqueue", "audio", "--lines", "--after", first, "--after", second, stdin="1\n2\n3\n"
-    )
-
-    assert len(result.stdout.split()) == 3 and {*result.stdout.split()} == {*waiting(cli)}
-    for task in waiting(cli):
-        assert cli.hgetall(keys.conditions(task)) == {first: "ok", second: "ok"}
-
-
 def test_a_task_may_wait_for_another_and_for_its_time(run, cli, parents):
     run("enqueue", "audio", "1", "--at", "4000000000", "--after", parents[0])
 

@@ -238,14 +238,6 @@ def test_a_key_that_has_a_task_already_is_said_with_what_that_is(run, redis):
     assert "was deleted, and the key is still in use" in run("2", "--key", "a").stderr
 
 
-def test_a_field_of_each_line_is_its_key(run, cli):
-    run("--lines", "--key-field", "name", stdin='{"name": "a"}\n')
-    result = run("--lines", "--key-field", "name", stdin='{"name": "a"}\n{"name": "b"}\n')
-
-    assert result.stdout.split() == line(cli) == [task_id.id_of_key("video", key) for key in "ab"]
-    assert result.stderr == "2 tasks, 1 of them new\n"
-
-
 def rows_of(numbers):
     """Return the lines of a file with a key each."""
     return "".join(f'{{"name": "k{number}"}}\n' for number in numbers)

@@ -58,16 +58,6 @@ def test_a_line_is_the_item_that_show_has_but_for_signs_of_what_runs(run, tasks)
     assert "secret" not in json.dumps(lines)
 
 
-def test_queues_states_and_age_narrow_it(run, tasks):
-    assert ids(run("export", "--since", "500s")) == ["done"]
-    assert ids(run("export", "--state", "failed", "--state", "pending", "-q", "vid*")) == [
-        "old",
-        "waiting",
-    ]
-    assert sorted(ids(run("export", "--state", "all"))) == ["done", "old", "other", "waiting"]
-    assert run("export", "-q", "nowhere").returncode == 3
-
-
 def test_csv_has_titles_and_every_value_in_one_cell(run, tasks):
     titles, done, old = csv.reader(io.StringIO(run("export", "--format", "csv").stdout))
 

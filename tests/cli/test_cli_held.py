@@ -136,16 +136,6 @@ def test_ls_lists_the_tasks_that_wait_in_vain_and_names_what_holds_them(run, red
     ]
 
 
-def test_ls_lists_held_tasks_among_those_of_another_state(run, redis, cascade):
-    block(redis, "held-1", "bad-1")
-    block(redis, "other-1", "held-1", "audio")
-
-    assert run("ls", "--state", "held,failed", "-q", "video", "--ids").stdout.split() == [
-        "held-1",
-        "bad-1",
-    ]
-
-
 def test_a_task_that_is_about_to_be_cancelled_is_not_held(run, redis):
     end(redis, "bad-1", exit_code=3)
     block(redis, "mid-1", "bad-1", broken="cancel")
@@ -386,22 +376,7 @@ def test_graph_of_no_task_and_no_group_says_so(run):
     assert run("graph", "group nothing").returncode == 3
 
 
-# cancel
-
-
-def test_a_person_who_cancels_a_task_settles_it_with_all_that_follows(run, redis, client):
-    protocol.open_group(redis, "night-1", 60, time.time())
-    enqueue(redis, "next-1", group="night-1")
-    protocol.close_group(redis, "night-1", time.time())
-    block(redis, "mid-1", "next-1", broken="cancel")
-    block(redis, "low-1", "mid-1", broken="cancel")
-    block(redis, "rescue-1", {"mid-1": "not_ok"})
-    block(redis, "last-1", {"group night-1": "any"})
-
-    run("cancel", "next-1")
-
-    found = [client.get_task(task).status for task in ("mid-1", "low-1", "rescue-1", "last-1")]
-    assert found == ["cancelled", "cancelled", "pending", "pending"]
+# status, graph
 
 
 def test_a_task_counts_as_held_before_it_is_told(run, redis):

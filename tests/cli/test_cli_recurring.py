@@ -444,16 +444,6 @@ def test_the_tasks_of_a_backfill_are_found_by_ls(run, client):
     assert listed == [*made[1:], made[0]] and len(made) == 3
 
 
-def test_backfill_takes_ages(run, client):
-    client.set_schedule("hourly", queue="reports", every="1h")
-
-    one = items(run, "trigger", "hourly", *since("1h"))
-    more = items(run, "trigger", "hourly", *since("1d", "2h"))
-
-    assert one["planned"] == len(one["tasks"]) == 1
-    assert more["planned"] in (22, 23) and len(more["tasks"]) == more["planned"]
-
-
 def test_backfill_takes_ages_by_the_clock_of_redis(run, client, monkeypatch):
     client.set_schedule("hourly", queue="reports", every="1h")
     now = time.time

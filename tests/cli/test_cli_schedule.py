@@ -27,14 +27,3 @@ def test_a_scheduled_task_is_in_line_at_once_and_others_are_not(run, redis, clie
     assert cli.lrange(keys.pending("video"), 0, -1) == ["soon-1"]
     assert cli.zrange(keys.scheduled("video"), 0, -1) == ["later-1"]
     assert client.get_task("soon-1").eta <= time.time()
-
-
-def test_what_is_due_already_is_in_line_and_what_is_not_scheduled_is_refused(run, redis, client):
-    schedule(redis, "late-1", -60)
-    protocol.enqueue(redis, "video", "waits-1", "1", time.time())
-
-    result = run("move", "--now", "-", stdin="late-1\nwaits-1\n")
-
-    assert (result.returncode, result.stdout) == (5, "late-1  pending\n")
-    assert "waits-1" in result.stderr
-    assert client.get_task("late-1").status == "pending"

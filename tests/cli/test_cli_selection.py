@@ -13,7 +13,7 @@ from transactions import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.ends import End
-from blueque.queries import groups, search
+from blueque.queries import search
 from blueque.queries.listing import STATUSES
 from blueque.queries.selection import Selection
 
@@ -138,26 +138,6 @@ def test_what_is_selected_is_changed_after_a_yes(run, client, verb, options, fou
     assert changed == set(found)
 
 
-@pytest.mark.usefixtures("now")
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("delete", "name the tasks"),
-        ("requeue --state failed", "--state needs more"),
-        ("cancel a --group night", "not both"),
-        ("wait a --group night", "not both"),
-        ("wait", "name the tasks"),
-        ("wait -q video --results", "-q alone is for queues"),
-        ("ls --until soon", "an age such as 24h"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(run, line, words):
-    code, lines, remarks = run(*line.split())
-
-    assert (code, lines) == (2, [])
-    assert words in " ".join(" ".join(remarks).split())
-
-
 def test_wait_waits_for_what_is_selected_now(run, redis):
     protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, 1000.0)
     take(redis, "c", "1", 1001.0)
@@ -226,31 +206,3 @@ def test_the_texts_of_many_tasks_are_read_once(client, proxy):
 
     assert len(found) == 5
     assert proxy.writes - before == 5  # lengths, listeners, ids, tasks, texts
-
-
-def test_tasks_are_selected_by_all_of_their_tags(run, client, monkeypatch):
-    monkeypatch.setattr(search, "MOST_SEARCHED", 1)
-    one = client.get_queue("video").enqueue(1, tags=["a:1", "b"])
-    two = client.get_queue("audio").enqueue(2, tags=["b"])
-
-    assert sorted(run("ls", "--ids", "--tag", "b")[1]) == sorted([one, two])
-    assert run("ls", "--ids", "--tag", "b", "--tag", "a:1")[1] == [one]
-    assert run("ls", "--ids", "--tag", "b", "-q", "audio")[1] == [two]
-    assert run("cancel", "--tag", "b", "--state", "scheduled", "--yes")[1] == []
-    assert sorted(run("cancel", "--tag", "b", "--yes")[1]) == sorted(
-        [f"{one}  cancelled", f"{two}  cancelled"]
-    )
-
-
-def test_tasks_are_selected_by_their_group(run, client, monkeypatch):
-    monkeypatch.setattr(search, "MOST_SEARCHED", 1)
-    with client.workflow("night") as workflow:
-        first = workflow.add("video", 1, tags=["a"])
-        workflow.add("audio", 2, after=first)
-    client.get_queue("video").enqueue(3, tags=["a"])
-    one, two = groups.members(client.connections, "night")
-
-    assert sorted(run("ls", "--ids", "--group", "night")[1]) == sorted([one, two])
-    assert run("ls", "--ids", "--group", "night", "-q", "audio")[1] == [two]
-    assert run("ls", "--ids", "--group", "night", "--tag", "a")[1] == [one]
-    assert run("ls", "--ids", "--group", "day")[1] == []

@@ -27,22 +27,6 @@ def test_enqueue_makes_a_task_that_must_start_by_a_time(run, client):
     assert (task.start_before, task.expired_to) == (4102444800.0, "late")
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (("--start-within", "soon"), "is not a duration"),
-        (("--expired-to", "late"), "expired_to needs start_within or start_before"),
-        (("--start-within", "1h", "--start-before", "2100-01-01T00:00Z"), "not both"),
-        (("--at", "2100-01-02", "--start-before", "2100-01-01T00:00Z"), "not later than the eta"),
-    ],
-)
-def test_what_makes_no_sense_is_wrong_usage(run, state, options, why):
-    result = run("enqueue", "video", "1", *options)
-
-    assert (result.returncode, state()) == (2, {})
-    assert why in result.stderr
-
-
 def test_show_and_why_say_until_when_it_must_start(run, client):
     queue = client.get_queue("video")
     task = queue.enqueue("in", start_within="2h")

@@ -196,15 +196,6 @@ def test_a_queue_is_paused_and_goes_on_and_who_and_why_is_told(run, redis, clien
     assert client.get_inspector().queue_seen("video").settings.pause is None
 
 
-def test_a_limit_is_set_and_taken_away(run, redis, client):
-    start(redis, "started-1")
-
-    assert run("queue", "set", "video", "max-running=1").stdout == "video  set: max-running=1\n"
-    assert client.get_inspector().queue_seen("video").room.is_full
-    assert run("queue", "set", "video", "max-running=").stdout == "video  set: max-running=\n"
-    assert client.get_inspector().queue_seen("video").room.limit is None
-
-
 def test_a_queue_can_be_paused_and_limited_before_it_has_a_task(run, redis, client):
     paused, limited = (
         run("queue", "pause", "later", "--as", "ada"),
@@ -286,16 +277,6 @@ def test_a_paused_queue_is_said_with_who_and_why_and_how_to_end_it(why, redis):
     assert codes == ["paused"]
     assert "Queue video has been paused for 2 h by ada: deploy.\n" in text
     assert "blueque queue resume video\n" in text
-
-
-def test_a_queue_that_nobody_serves_is_said_with_the_command_that_does(why, redis):
-    enqueue(redis, "pending-1", "audio mix")
-
-    codes, text = why("pending-1")
-
-    assert codes == ["no_listener"]
-    assert "No listener serves audio mix." in text
-    assert "blueque-listener 'audio mix' --module MODULE\n" in text
 
 
 def test_a_silent_listener_is_no_listener_and_said_when_it_was_seen(why, redis, cli):
