@@ -134,7 +134,7 @@ class Session:
             [sys.executable, "-m", module, *arguments, "--redis-url", self._server.url],
             stdin=subprocess.DEVNULL,
             cwd=self._directory,
-            env={**os.environ, TOKEN: token},
+            env={**os.environ, **({TOKEN: token} if token else {})},
             process_group=0,  # Ctrl-C on the terminal is for us
             preexec_fn=_leave_with_us if name == "listener" else _die_with_us,
         )

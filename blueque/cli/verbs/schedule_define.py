@@ -99,7 +99,7 @@ def add(
     if before is not None and (reset := _reset(before, seen, fields, values)):
         printing.talk(f"Not given, so it has its default now: {', '.join(reset)}")
     if sys.stderr.isatty():
-        warn_of_no_listener(invocation, client, queue)
+        warn_of_no_listener(invocation, client, queue, "its tasks wait")
 
 
 def _is_there(name: str) -> Failure:

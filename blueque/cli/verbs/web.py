@@ -101,7 +101,7 @@ def _run(invocation: Invocation, wish: SimpleNamespace) -> None:
     log_to_stderr()
     shown = _shown(address, listening, wish.prefix)
     url, origin = invocation.address()
-    printing.talk(f"{hide_password(url)} ({origin}) is shown at")
+    printing.talk(f"The page of {hide_password(url)} ({origin}) is at")
     printing.talk(f"  {shown}/login#{drawn}" if drawn and not address.path else f"  {shown}/")
     if address.path and drawn:
         printing.talk(f"  the token is {drawn}")
