@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MOST_LINES = 200
 MOST_ALIKE = 5  # tasks of one queue that get a line each; more are folded
 MOST_BAD = 3  # of those that are folded, failed and cancelled ones that get a line
+LEAST_NAME = 12  # columns that a name has, however long what stands behind it is
 GONE = "gone"
 # What needs a person comes first.
 _ORDER = tuple(dict.fromkeys(("failed", "cancelled", GONE, "open", *STATUSES)))
@@ -151,12 +152,14 @@ def _line(
 ) -> str:
     """Return `7c1f2a9e  intro-17  render  started for 2 h on gpu-3`."""
     task = graph.tasks[task_id]
-    name = next((task.fields[name] for name in NAMES if name in task.fields), None)
-    parts = [word for word in (printing.short_id(task_id), name, task.queue) if word]
     remarks = [*_remarks(condition or "ok", _state(task)), *([] if is_new else ["see above"])]
     more = f"  ({', '.join(remarks)})" if remarks else ""
-    text = f"{'  ' * depth}{'  '.join(parts)}  {_words(task, graph.now)}{more}"
-    return printing.within(printing.clean(text))
+    before = f"{'  ' * depth}{printing.short_id(task_id)}"
+    behind = f"{'  ' if task.queue else ''}{task.queue or ''}  {_words(task, graph.now)}{more}"
+    name = next((f"  {task.fields[name]}" for name in NAMES if name in task.fields), "")
+    room = printing.terminal_width() - printing.width(printing.clean(before + behind))
+    name = printing.within(printing.clean(name), max(room, LEAST_NAME))
+    return printing.within(f"{printing.clean(before)}{name}{printing.clean(behind)}")
 
 
 def _remarks(condition: str, state: str) -> list[str]:

@@ -702,3 +702,12 @@ def test_a_graph_names_the_tasks_that_have_a_title_or_a_key(run, client):
     assert f"{cut}  cut the film  video  pending" in shown
     assert f"{scene}  scene-17  video  pending" in shown
     assert f"{mix}  mix it  video  blocked" in shown
+
+
+def test_a_long_title_hides_no_state_of_a_graph_on_a_terminal(on_terminal, client):
+    task = client.get_queue("video").enqueue(1, title="a very long title " * 10)
+
+    (line,) = (line for line in on_terminal("graph", task) if line.startswith(task[:8]))
+
+    assert line.startswith(f"{task[:8]}  a very long title ") and columns_of(line) <= 80
+    assert "…  video  pending for " in line
