@@ -618,7 +618,7 @@ TASK = {
     "LINE": keys.pending(Q),
     "ROOM": [],
     # No groups, unless a sample says so.
-    **dict.fromkeys(("GROUP", "ENTERED", "ENTRANTS", "PLACES", "TIED"), NONE),
+    **dict.fromkeys(("GROUP", "OUTER", "ENTERED", "ENTRANTS", "PLACES", "TIED"), NONE),
     **dict.fromkeys(("AWAITED", "WAITERS", "UNAWARE", "OVER"), NONE),
     # Nor tags.
     **dict.fromkeys(("TAG", "TAGGING", "TAGGED", "UNTAGGING"), NONE),
@@ -722,7 +722,7 @@ KEPT = {"keys": [key.encode() for key in KEYED["KEY"]], "keep": 60, "mark": "m"}
 # What members that wait for nothing have of them.
 UNLINKED: dict[str, list[Any]] = {
     "PARENT": [],
-    "GROUP": [],
+    "OUTER": [],
     "ENTERED": [],
     "BLOCKED": [],
     "OF_KEY": [],
@@ -1303,7 +1303,7 @@ FOUR = (
 CREATED = {
     "CANDIDATE": [A, B, C, D],
     "PARENT": ["t2", A],
-    "GROUP": ["g"],
+    "OUTER": ["g"],
     "NEW": [A, B, C, D],
     "STATUS": ["pending", "pending", "scheduled", "blocked"],
     "INTO": [Q, "joins", Q, "joins"],
@@ -1344,7 +1344,7 @@ CREATED_ONE = {
     **{
         name: []
         for name in (
-            *("PARENT", "GROUP", "DEPENDENT", "KINDS", "BLOCKING", "LOOKS", "LISTED", "NAME"),
+            *("PARENT", "OUTER", "DEPENDENT", "KINDS", "BLOCKING", "LOOKS", "LISTED", "NAME"),
             *(
                 "PRIORITY",
                 "AWAITED",
@@ -1805,7 +1805,7 @@ IS_FREE = {
 }
 RECHECK = {
     **TASK,
-    **{name: [] for name in ("PARENT", "GROUP", "DECIDED", "MARK", "UNLINKED", "UNAWARE")},
+    **{name: [] for name in ("PARENT", "OUTER", "DECIDED", "MARK", "UNLINKED", "UNAWARE")},
     **{name: [] for name in ("LEFT", "LEFT_GROUP", "NOT_MET", "NOT_MET_GROUP", "UNSETTLED")},
     **{name: [] for name in ("OVER", "COPIED", "RESULT", "SIZE")},
     "AGAIN": 69.25,
@@ -1913,7 +1913,7 @@ KEYED_LINKED = {
     **IN_NO_LINE,
     "OPTIONS": ["group", GROUP, "broken", "cancel", "after", 2],
     "PARENT": ["t3"],
-    "GROUP": ["old"],
+    "OUTER": ["old"],
     "ENTERED": [GROUP],
     "NEW": [],
     "KEY": [],
@@ -2424,7 +2424,7 @@ SAMPLES = [
             values={
                 **AFTER,
                 "PARENT": [],
-                "GROUP": ["old", "bad"],
+                "OUTER": ["old", "bad"],
                 "ENTERED": [GROUP],
                 "TIED": [GROUP],
                 "STATUS": ["pending", "blocked"],
@@ -4237,7 +4237,7 @@ SAMPLES = [
             values={
                 **RECHECK,
                 **BROKEN,
-                "GROUP": [GROUP, "old", "bad"],
+                "OUTER": [GROUP, "old", "bad"],
                 "DECIDED": ["group old"],
                 "MARK": ["-complete"],
                 "UNAWARE": [GROUP, "bad"],
@@ -4258,7 +4258,7 @@ SAMPLES = [
                 finish_group,
             ),
             call=tell(ON_GROUP),
-            GROUP=[GROUP],
+            OUTER=[GROUP],
             NOT_MET_GROUP=[GROUP],
         ),
         case(
@@ -4478,7 +4478,7 @@ SAMPLES = [
                 **KEYED_MEMBERS,
                 **WAITING_MEMBERS,
                 "OPTIONS": ["group", GROUP, "after", 1],
-                "GROUP": [],
+                "OUTER": [],
                 "KINDS": ["t3", "ok"],
                 **{name: [] for name in ("UNMET", "CHILDREN", "AWAITED", "WAITERS", "OVER")},
             },
