@@ -14,7 +14,7 @@ from blueque.audit import server_check
 from blueque.model.group import MAKING, condition_on, group_of
 from blueque.model.parts import grouped
 from blueque.queries.listeners import Stuck
-from blueque.sentences.concern import MOST, Concern
+from blueque.sentences.concern import MOST, URGENT, Concern
 from blueque.sentences.queue_concerns import is_least, of_feeds, of_queue
 from blueque.sentences.schedule_concerns import judged
 from blueque.sentences.stuck import words_of
@@ -38,11 +38,16 @@ PART = 10  # and a tenth of the time that it had run until its last report
 TIMES, LATER = 2, 300.0  # a long run: twice the time of 19 of 20 tasks, and five minutes
 
 
-def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> Iterator[Concern]:
-    """Yield what needs attention: first in general, then by queue.
+def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> list[Concern]:
+    """Return what needs attention: the urgent first; of these, and of the others, the general ones, then by
+    queue.
 
     serve: returns the command that starts a listener of a queue.
     """
+    return sorted(_concerns(overview, serve), key=lambda each: each.code not in URGENT)
+
+
+def _concerns(overview: Overview, serve: Callable[[str], str]) -> Iterator[Concern]:
     for check in server_check.concerns(overview.server or {}):
         yield Concern("Redis", check.name, check.sentence.rstrip("."), "blueque doctor")
     yield from _versions(overview.nodes)

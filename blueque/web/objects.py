@@ -38,7 +38,7 @@ Content = Mapping[str, Any]
 def _status(visit: Visit) -> Content:
     reader, site = visit.reader, visit.site
     seen = with_names(reader.inspector, reader.overview_now())
-    concerns = list(attention.concerns(seen, site.serve))
+    concerns = attention.concerns(seen, site.serve)
     return status.of_overview(seen, concerns, (site.address, site.origin), site.hide)
 
 

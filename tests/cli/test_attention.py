@@ -82,6 +82,15 @@ def test_on_a_good_day_nothing_needs_attention():
     )
 
 
+def test_what_is_urgent_comes_first_for_the_others_may_not_fit():
+    old = [line(queue=f"old-{n}", pause=Pause(NOW - 7200, "ada", None)) for n in range(2)]
+    stuck = line(queue="video", pending=1, oldest_for=9.0)
+
+    found = [(each.code, each.about) for each in told([*old, stuck], nodes=[])]
+
+    assert found == [("no_listener", "video"), ("paused", "old-0"), ("paused", "old-1")]
+
+
 @pytest.mark.parametrize(
     ("facts", "code", "words"),
     [

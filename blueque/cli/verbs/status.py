@@ -115,7 +115,7 @@ def print_status(
     """
     most = None if as_json or shows_all else MAX_ROWS
     overview = load(invocation.client().get_inspector(), most=most)
-    concerns = list(attention.concerns(overview, invocation.serve))
+    concerns = attention.concerns(overview, invocation.serve)
     if as_json:
         address, hide = _address(invocation), invocation.hider(False)
         printing.print_json("status", **of_overview(overview, concerns, address, hide))

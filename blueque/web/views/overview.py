@@ -69,7 +69,7 @@ class Figures(NamedTuple):
 def overview(visit: Visit) -> Page:
     """Return the first page."""
     seen = visit.reader.overview()
-    concerns = list(attention.concerns(seen, visit.site.serve))
+    concerns = attention.concerns(seen, visit.site.serve)
     shown = sorted(seen.lines, key=_importance(concerns))[:MOST_QUEUES]
     statistics = visit.reader.statistics(sorted(line.queue for line in shown), DAYS)
     busy = [line.queue for line in seen.lines if not line.is_quiet]
