@@ -36,7 +36,7 @@ _GROUPS = {
         "dev": "Run a Redis, a scheduler, a listener and the page here.",
     },
     "More of tasks": {
-        "history": "Show the events of a task, or follow those of queues.",
+        "history": "Show or follow the events of a task or of queues.",
         "graph": "Show for which tasks a task waits, and which wait for it.",
         "stack": "Show where a running Python task is in its code.",
         "interrupt": "Take running tasks off their listeners, to run again.",
