@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,7 +21,7 @@ from restoring import restoring
 from running import Programs
 from transactions import TRANSACTIONS, protocol
 
-from blueque import Client
+from blueque import BluequeError, Client, Processor, Retry, Task
 from blueque.audit import audit as module
 from blueque.audit import groups
 from blueque.audit.audit import Finding, audit, repair
@@ -38,6 +39,8 @@ from blueque.model.schedule import Definition
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.ends import End
 from blueque.protocol.members import MemberBatch
+from blueque.protocol.membership import Heartbeat
+from blueque.protocol.recover import Loss
 from blueque.protocol.schedules import Define, Pause
 from blueque.recovery.group_settling import settle_groups_step
 
@@ -798,6 +801,283 @@ def test_a_large_redis_is_read_in_pieces(redis, cli):
         cli.lrem(keys.complete("large"), 1, f"t{number}")
 
     assert codes(audit(redis, 0.01)) == ["missing"] * 50
+
+
+# Health
+
+
+ACTS = [
+    *(*["enqueue"] * 3, "schedule", "due", *["take"] * 3, *["start"] * 2, "complete"),
+    *("fail", "release", "progress", "cancel", "confirm", "requeue", "delete", "die"),
+    *("leave", "order", "beat", "prioritise", "put_first", "limit", "pause", "resume"),
+    *("move", *["wait_for"] * 2, "settle", "recheck", "unblock", "bring_forward", "purge"),
+    *("join", "join", "close", "reopen", "settle_groups", "spawn"),
+]
+
+
+class Bustle:
+    """People and listeners that do what they may, in any order."""
+
+    def __init__(self, seed: int, client: Client, redis: Any) -> None:
+        self.random, self.client, self.redis = Random(seed), client, redis
+        self.queue, self.made = client.get_queue(Q), list[str]()
+        self.nodes: dict[str, str] = {}
+        self.tasks: dict[str, Task | None] = {}
+        for number in range(3):
+            self.register(f"h{number}.example.com_{number}")
+
+    def register(self, node: str) -> None:
+        self.nodes[node], self.tasks[node] = uuid.uuid4().hex, None
+        facts = {"beat_every": 10, "resources": "gpu=1"}
+        protocol.register(self.redis, Q, node, self.nodes[node], facts, time.time())
+
+    def step(self) -> str:
+        name = self.random.choice(ACTS)
+        with contextlib.suppress(BluequeError):
+            getattr(self, name)()
+        return name
+
+    def any_task(self) -> str:
+        return self.random.choice(self.made or ["none"])
+
+    def any_node(self) -> str:
+        return self.random.choice(list(self.nodes))
+
+    def processor(self) -> Processor:
+        busy = [task for task in self.tasks.values() if task is not None]
+        if not busy:
+            raise BluequeError("all are idle")
+        return self.client.get_processor(self.random.choice(busy))
+
+    def enqueue(self) -> None:
+        if self.client.get_inspector().pending(Q) > 3:
+            return
+        retry = self.random.choice([None, Retry(max=1, backoff=0), Retry(max=2)])
+        self.made.append(self.queue.enqueue("p", retry=retry, **self.wishes()))
+
+    def schedule(self) -> None:
+        self.made.append(
+            self.queue.schedule(
+                "p", time.time() + self.random.choice([-5, 5, 500]), **self.wishes()
+            )
+        )
+
+    def wait_for(self) -> None:
+        """Enqueue a task that waits for others, however these stand."""
+        parents = self.random.sample(self.made, min(len(self.made), self.random.randint(1, 3)))
+        options = self.random.choice([{}, {"broken": "cancel"}, {"inputs": 0}, {"priority": 7}])
+        conditions = {parent: self.random.choice(["ok", "any", "not_ok"]) for parent in parents}
+        task = uuid.uuid4().hex
+        if parents:
+            new = NewTask(task, Q, "p", options, conditions)
+            protocol.enqueue_after(self.redis, [new], time.time())
+            self.made.append(task)
+
+    def settle(self) -> None:
+        (unsettled,) = self.redis.read(("ZRANGE", keys.UNSETTLED_TASKS, 0, 2))
+        for task in unsettled:
+            protocol.settle(self.redis, task, time.time())
+
+    def recheck(self) -> None:
+        (blocked,) = self.redis.read(("ZRANGE", keys.blocked(Q), 0, -1))
+        for task in blocked:
+            protocol.recheck(self.redis, Q, task, time.time())
+
+    def unblock(self) -> None:
+        protocol.unblock(self.redis, Q, self.any_task(), time.time(), "me")
+
+    def bring_forward(self) -> None:
+        self.queue.bring_forward(self.any_task())
+
+    def purge(self) -> None:
+        """Delete a task that waits; an audit names a group that has not noted that yet."""
+        task = self.any_task()
+        if "group" not in self.client.get_task(task).fields:
+            protocol.purge(self.redis, Q, [task], is_forced=self.random.random() < 0.5)
+
+    def join(self) -> None:
+        """Enqueue a task of a group, and maybe another one that waits for the group."""
+        group = self.client.group(self.random.choice("gh"))
+        self.made.append(self.queue.enqueue("p", group=group.open(), **self.wishes()))
+        if self.random.random() < 0.5:
+            self.made.append(self.queue.enqueue("p", after=group))
+
+    def close(self) -> None:
+        self.client.group(self.random.choice("gh")).close()
+
+    def reopen(self) -> None:
+        protocol.reopen_group(self.redis, self.random.choice("gh"), time.time())
+
+    def settle_groups(self) -> None:
+        settle_groups_step(self.redis, time.time())
+
+    def spawn(self) -> None:
+        processor = self.processor()
+        its, made = processor.task, uuid.uuid4().hex
+        attempt = AttemptRef(Q, its.id, its.token, its.node)
+        new = NewTask(made, Q, "p", {"spawned_by": its.id}, {})
+        if protocol.spawn(self.redis, attempt, [new], time.time()) == [True]:
+            self.made.append(made)
+
+    def wishes(self) -> dict[str, Any]:
+        return self.random.choice(
+            [
+                {},
+                {},
+                {"priority": 7},
+                {"priority": -7},
+                {"lock": "a_b %"},
+                {"lock": ("c", 2), "priority": 7},
+                {"resources": {"gpu": 1}},
+            ]
+        )
+
+    def prioritise(self) -> None:
+        self.queue.set_priority(self.any_task(), self.random.choice([-7, 0, 7]))
+
+    def put_first(self) -> None:
+        self.queue.put_first(self.any_task())
+
+    def limit(self) -> None:
+        self.queue.set_settings({"max_running": self.random.choice([None, 1, 2])})
+
+    def pause(self) -> None:
+        if self.random.random() < 0.2:
+            self.queue.pause("me")
+
+    def resume(self) -> None:
+        self.queue.resume()
+
+    def move(self) -> None:
+        """To another queue and back, for here is where the listeners are."""
+        task_id = self.any_task()
+        self.queue.move(task_id, "elsewhere")
+        assert audit(self.redis) == []
+        self.client.get_queue("elsewhere").move(task_id, Q)
+        self.tidy("elsewhere")
+
+    def tidy(self, queue: str) -> list[str]:
+        """Drop the lines in which nobody stands, as a listener does that looks for work; return the
+        others.
+        """
+        heads = list(self.client.get_inspector().heads(queue))
+        for head in heads:
+            if not head.length:
+                protocol.align_line(self.redis, queue, head.line)
+        return [head.line for head in heads if head.length and not head.is_locked]
+
+    def due(self) -> None:
+        protocol.enqueue_due(self.redis, Q, time.time() + 100)
+
+    def take(self) -> None:
+        node = self.any_node()
+        task = self.tasks[node]
+        if task is not None and self.client.get_task(task.id).token == task.token:
+            return
+        popped, *_ = protocol.pop(
+            self.redis, Q, node, self.nodes[node], next(iter(self.tidy(Q)), None)
+        )
+        if popped:
+            token = uuid.uuid4().hex
+            fields = protocol.reserve(
+                self.redis, AttemptRef(Q, popped, token, node), self.nodes[node], time.time()
+            )
+            self.tasks[node] = None if fields is None else Task(popped, fields)
+
+    def start(self) -> None:
+        self.processor().start(self.random.randint(2, 9999))
+
+    def complete(self) -> None:
+        self.processor().complete({"a": 1})
+
+    def fail(self) -> None:
+        self.processor().fail(self.random.choice([ValueError("no"), "no"]))
+
+    def release(self) -> None:
+        self.processor().release()
+
+    def progress(self) -> None:
+        self.processor().progress("50 %")
+
+    def confirm(self) -> None:
+        processor = self.processor()
+        if "cancel" in self.client.get_task(processor.task.id).fields:
+            processor.confirm_cancel({})
+
+    def cancel(self) -> None:
+        self.queue.cancel(self.any_task(), "me", "why not")
+
+    def requeue(self) -> None:
+        self.queue.requeue(self.any_task())
+
+    def delete(self) -> None:
+        task_id = self.any_task()
+        self.queue.delete_task(self.client.get_task(task_id))
+
+    def leave(self) -> None:
+        node = self.any_node()
+        if protocol.deregister(self.redis, Q, node, self.nodes[node]):
+            self.register(node)
+
+    def beat(self) -> None:
+        node = self.any_node()
+        protocol.beat(
+            self.redis,
+            [Heartbeat(Q, node, self.nodes[node], self.random.randint(1, 99))],
+            time.time(),
+        )
+
+    def order(self) -> None:
+        protocol.order(self.redis, Q, self.any_node(), "drain", "me")
+
+    def die(self) -> None:
+        """Die, and be found dead: what had not started is in line again, what had started is
+        adopted, or lost.
+        """
+        node, now = self.any_node(), time.time()
+        instance = self.nodes.pop(node)
+        (beat,) = self.redis.read(("HGET", keys.listener(Q, node), "beat"))
+        protocol.fence(self.redis, Q, node, instance, beat, 9.25)
+        self.tasks.pop(node)
+        for task_id in self.redis.read(("LRANGE", keys.reserved(Q, node), 0, -1))[0]:
+            protocol.recover(self.redis, Q, task_id, node, instance, now)
+        assert audit(self.redis) == [] or not self.redis.read(("LLEN", keys.reserved(Q, node)))[0]
+        for task_id in self.redis.read(("LRANGE", keys.reserved(Q, node), 0, -1))[0]:
+            token, heir = self.client.get_task(task_id).token, self.any_node()
+            if self.random.random() < 0.5:
+                protocol.adopt(
+                    self.redis, AttemptRef(Q, task_id, token, node), heir, self.nodes[heir], now
+                )
+            else:
+                protocol.lose(
+                    self.redis,
+                    AttemptRef(Q, task_id, token, node),
+                    instance,
+                    Loss("lost"),
+                    None,
+                    now,
+                )
+            if self.random.random() < 0.5 and token:
+                protocol.restore(
+                    self.redis,
+                    AttemptRef(Q, task_id, token, heir),
+                    self.nodes[heir],
+                    77,
+                    {},
+                    now,
+                    now,
+                )
+        protocol.deregister(self.redis, Q, node, instance, is_dead=True)
+        self.register(node)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_done_as_it_should_be_leaves_no_finding(client, redis, seed):
+    bustle = Bustle(seed, client, redis)
+    for number in range(600):
+        done = bustle.step()
+
+        assert audit(redis) == [], f"seed {seed}, step {number}: {done}"
 
 
 # Beside 1.0.0
