@@ -71,7 +71,6 @@ LONG = (
     "test_limits_run.py",
     "test_faults.py",
     "test_spawning_run.py",
-    "test_model.py",
     "test_object_stores.py",
     "test_traces_run.py",
     "test_stack.py",

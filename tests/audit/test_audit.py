@@ -761,6 +761,14 @@ def test_a_task_popped_by_two_listeners_that_died_is_in_line_once(house):
     assert house.cli.lrange(P, 0, -1).count("pending") == 1
 
 
+def test_a_line_is_repaired_only_if_something_is_wrong(house):
+    house.cli.zadd(GL, {"4": 4})  # and nobody stands in it
+
+    repaired = [protocol.align_line(house.redis, G, line) for line in ("4", "4", "5", "5", "6")]
+
+    assert repaired == [True, False, False, False, False]
+
+
 def test_a_house_in_ruins_is_repaired_but_for_what_a_person_decides(house):
     for damage in FIXED:
         damage.do(house.redis)

@@ -3756,6 +3756,9 @@ SAMPLES = [
     ),
     *samples("delete", delete, TASK)(
         case("complete", completed("t1"), "it is complete"),
+        case(
+            "with tags", given(completed("t1"), tagged("t1")), "it is complete", **untagging("t1")
+        ),
         case("failed", failed("t1"), "it is failed"),
         case(
             "by a person",

@@ -196,6 +196,26 @@ def test_a_listener_beside_us_that_offers_what_we_do_not_is_called(redis, cli, m
     assert cli.exists("blueque_orders_video_here_2")
 
 
+def test_only_those_are_called_that_have_what_a_task_needs(redis, make):
+    here, poor, rich = make("here_1", gpu=1), make("poor_1", gpu=1), make("rich_1", gpu=2)
+    for listener in (poor, rich):
+        assert listener.take() is None  # it is idle
+    put(redis, "a", 1.0, needs="gpu=2")
+
+    assert woken(here) and here.take() is None
+
+    assert woken(rich) and not woken(poor)
+
+
+def test_nobody_is_woken_by_the_last_task_of_a_line(redis, make):
+    here, there = make("here_1"), make("there_1")
+    put(redis, "a", 1.0, priority=5)
+
+    assert woken(here) and here.take().id == "a"
+
+    assert not woken(there)
+
+
 # What was lost with an answer
 
 

@@ -1,14 +1,14 @@
 """Mistakes of one line, drawn at random, in a copy of the package: which tests notice them?
 
     python tests/machinery/mistakes.py --count 10 --seed 1 blueque/protocol tests/protocol \
-        --then tests/guards/test_document.py tests/machinery/test_model.py
+        --then tests/guards/test_document.py tests/machinery/test_explorer.py
 
 The first argument is the module or the room that gets the mistakes, those after it are its tests. Of
 these run the ones that call the function with the mistake, themselves or in a program. If none of them notices, those after `--then`
 run in the same way. `--all` runs all of them for each mistake, and names each test that notices, which
 says what a test alone is good for. Compare the same seed before and after a change of tests.
 
-`mutants.py` is for guards of the protocol, which the explorer and the model have to notice.
+`mutants.py` is for guards of the protocol, which the explorer or a test has to notice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Guards of the protocol, each broken on purpose, as `mutants.txt` lists them: the explorer has to notice.
+"""Guards of the protocol, each broken on purpose, as `mutants.txt` lists them: the explorer has to notice,
+or a test.
 
 `PYTHONPATH=tests:tests/legacy python tests/machinery/mutants.py` tries them all.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -28,7 +30,7 @@ class Mutant(NamedTuple):
 
     module: of blueque.protocol, or of blueque for a method.
     function: or Class.method.
-    scenario: of the explorer, "the model" or "the model of schedules".
+    scenario: of the explorer, or the id of a test that has to fail.
     """
 
     name: str
@@ -53,7 +55,7 @@ def read_mutants() -> list[Mutant]:
         where, _, seen = place.partition(" @ ")
         module, _, function = where.partition(":")
         scenario, bounds = seen, (0, 0)
-        if not seen.startswith("the model"):
+        if not seen.startswith("tests/"):
             scenario, switches, faults = seen.rsplit(" ", 2)
             bounds = int(switches), int(faults)
         found.append(Mutant(name, module, function, before, after, scenario, bounds))
@@ -61,11 +63,9 @@ def read_mutants() -> list[Mutant]:
 
 
 _ALL = read_mutants()
-MUTANTS = [mutant for mutant in _ALL if not mutant.scenario.startswith("the model")]
-# What nobody can see who does not know which task has to come next, or who should be called: the
-# model does.
-IN_THE_MODEL = [mutant for mutant in _ALL if mutant.scenario == "the model"]
-IN_THE_SCHEDULES = [mutant for mutant in _ALL if mutant.scenario == "the model of schedules"]
+MUTANTS = [mutant for mutant in _ALL if not mutant.scenario.startswith("tests/")]
+# What nobody can see who does not know which task has to come next, or who should be called.
+IN_TESTS = [mutant for mutant in _ALL if mutant.scenario.startswith("tests/")]
 
 EQUIVALENT = {
     "requeue of a task that has not failed": (
@@ -162,6 +162,16 @@ def _original(mutant: Mutant) -> tuple[ModuleType, Callable[..., Any]]:
     its_class, _, name = mutant.function.rpartition(".")
     module = importlib.import_module(f"blueque.{'' if its_class else 'protocol.'}{mutant.module}")
     return module, getattr(getattr(module, its_class) if its_class else module, name)
+
+
+_FOR_ALL_TESTS = ExitStack()
+
+
+def pytest_configure() -> None:
+    """Have all tests of a run meet the mutant that the variable MUTANT names: `pytest -p mutants`."""
+    for mutant in IN_TESTS:
+        if mutant.name == os.environ.get("MUTANT"):
+            _FOR_ALL_TESTS.enter_context(applied(mutant))
 
 
 def main() -> int:

@@ -32,14 +32,6 @@ EVENTS = (
     keys.totals(""),
     keys.stats("", "")[:-1],
 )
-# How the keys begin that tie tasks to each other: what an audit says of them is tested elsewhere.
-TIES = (
-    keys.conditions(""),
-    keys.dependents(""),
-    keys.inputs(""),
-    keys.spawned(""),
-    keys.UNSETTLED_TASKS,
-)
 _OF_A_GROUP = (
     keys.group(""),
     keys.members(""),

@@ -251,6 +251,17 @@ def test_a_lock_of_the_task_keeps_its_tasks_apart(client, cli, hourly):
         hourly(overlap="queue", lock=("licence", 3))
 
 
+def test_one_task_at_a_time_waits_for_the_end_of_the_one_before(client, cli, hourly):
+    hourly(overlap="queue")
+    for late in (15, 10, 5):
+        miss(cli, "hourly", 1, late)
+        fire(client)
+        if late == 15:
+            start_one(client)
+
+    assert what(client) == [("made", None, 1)] * 2 + [("skipped", "overlap", 1)]
+
+
 # What people do
 
 
