@@ -956,10 +956,12 @@ def test_sentences_are_broken_between_words_on_a_terminal_and_are_one_line_in_a_
     assert in_words(" ".join(shown)) == in_words(whole).replace(task, task[:8])
     assert not any(line.endswith(" ") for line in shown)
 
-    remarks = on_terminal("enqueue", "nobody.is.there", "1", columns=columns)[1:]
-    assert any(
-        line.endswith("blueque-listener nobody.is.there --module MODULE") for line in remarks
-    )
+    each_hour = ("schedule", "add", "hourly", "1", "-q", "nobody.is.there", "--every", "1h")
+    for command in (("enqueue", "nobody.is.there", "1"), each_hour):
+        remarks = on_terminal(*command, columns=columns)[1:]
+        assert any(
+            line.endswith("blueque-listener nobody.is.there --module MODULE") for line in remarks
+        )
     assert run("enqueue", "nobody.is.there", "1").stderr.count("\n") <= 1
     error = on_terminal("why", "no-such-task", columns=columns)
     assert max(map(len, error)) <= columns and " ".join(error).endswith("give the whole id.")

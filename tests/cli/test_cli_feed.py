@@ -4,6 +4,7 @@ terminal.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -403,8 +404,13 @@ def test_on_a_terminal_one_line_is_drawn_anew_within_its_width(programs, url, cl
         assert select.select([ours], [], [], 20)[0], shown
         shown += os.read(ours, 4096)
     program.stop()
+    last = b""
+    with contextlib.suppress(OSError):  # nobody has the other end any more
+        while piece := os.read(ours, 4096):
+            last += piece
     os.close(ours)
 
+    assert b"\r\x1b[K" in last, last  # the line is gone before the outcome
     frames = [frame.split("\x1b[K")[0] for frame in shown.decode().split("\r") if "rows" in frame]
     assert b"\n" not in shown and all(len(frame) <= 50 for frame in frames)
     assert any(

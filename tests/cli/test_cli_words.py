@@ -66,6 +66,16 @@ def test_short_help_is_help_for_the_program_and_its_verbs(run):
         assert run(*verb, "-h").stdout == run(*verb, "--help").stdout != ""
 
 
+def test_the_help_of_the_program_alone_explains_the_options_that_all_verbs_share(run):
+    for verb, is_alone in (([], False), (["ls"], True), (["queue", "set"], True)):
+        shown = run(*verb, "--help").stdout
+        assert (shown.count("See blueque --help."), "--redis-url" in shown) == (
+            is_alone,
+            not is_alone,
+        )
+        assert shown.count("--json") >= 1
+
+
 def test_the_package_run_as_a_module_is_the_program():
     shown = subprocess.run(
         [sys.executable, "-m", "blueque", "--version"], capture_output=True, text=True, timeout=60
