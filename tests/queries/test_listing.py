@@ -44,3 +44,16 @@ def test_many_queues_are_read_in_few_round_trips(server):
     assert proxy.writes <= 8
     client.close()
     proxy.close()
+
+
+@pytest.mark.parametrize(("count", "has_more", "looked_at"), [(2, False, None), (3, True, 2)])
+def test_a_list_that_is_not_read_to_its_end_may_have_more(
+    client, monkeypatch, count, has_more, looked_at
+):
+    monkeypatch.setattr("blueque.queries.listing.MAX_IDS", 2)
+    client.get_queue("film").enqueue_many(range(count))
+
+    found = client.get_inspector().listing(["film"], ["pending"], 5)
+
+    assert (len(found.tasks), found.has_more, found.looked_at) == (2, has_more, looked_at)
+    assert found.more == count - 2
