@@ -16,6 +16,7 @@ TAG = re.compile(r"</?(?:span|i)(?: class=\"[a-z0-9 ]+\")?>")
 
 def test_colours_become_classes_and_end_with_the_reset():
     assert ansi.html("\x1b[31;1mred\x1b[0m plain") == '<span class="a1 b">red</span> plain'
+    assert ansi.html("\x1b[4munder\x1b[24m plain") == '<span class="u">under</span> plain'
     assert ansi.html("\x1b[38;5;196mred\x1b[39m x") == '<span class="a1">red</span> x'
     assert ansi.html("\x1b[38;2;10;200;10mgreen") == '<span class="a2">green</span>'
 
