@@ -47,9 +47,22 @@ def number_of_commands(client):
     return sum(int(line.split("calls=")[1].partition(",")[0]) for line in calls.values())
 
 
-def write(client, task, *texts, first=1):
+def write(client, task, *texts, first=1, attempt=1):
     lines = [Line(first + n, time.time(), "stdout", text) for n, text in enumerate(texts)]
-    protocol.log(client.connections, AttemptRef("video", task, "token", NODE), 1, lines)
+    protocol.log(client.connections, AttemptRef("video", task, "token", NODE), attempt, lines)
+
+
+def test_the_page_of_a_log_shows_the_attempt_that_is_asked_for(ask, client, start):
+    task = start()
+    write(client, task, "one")
+    write(client, task, "two", attempt=2)
+
+    shown = [ask(f"/tasks/{task}/log?attempt={number}").text for number in (1, 2)]
+
+    assert [("<span>one<" in page, "<span>two<" in page) for page in shown] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_fifty_who_look_at_a_page_cost_redis_what_one_costs(client, start):
