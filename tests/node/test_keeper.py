@@ -81,27 +81,33 @@ SOON = {
 FAULTS = ["end at the start", "hang at the start", "kill", "kill after a fork", "stop"]
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """A directory with the sabotage, the same for all tests, whose listeners can then be forks."""
+    site: Path = tmp_path_factory.mktemp("site")
+    (site / "sitecustomize.py").write_text(textwrap.dedent(SABOTAGE))
+    return site
+
+
 @pytest.fixture
-def programs(url, tmp_path) -> Iterator[Programs]:
-    with Programs(url, tmp_path, sabotaged(tmp_path, {})) as programs:
+def programs(url, tmp_path, site) -> Iterator[Programs]:
+    with Programs(url, tmp_path, sabotaged(site, {})) as programs:
         programs.write(WORK)
         yield programs
 
 
 @pytest.fixture
-def hasty(url, tmp_path) -> Iterator[Programs]:
+def hasty(url, tmp_path, site) -> Iterator[Programs]:
     """Programs that do not wait for long for an answer."""
-    with Programs(url, tmp_path, sabotaged(tmp_path, SOON)) as programs:
+    with Programs(url, tmp_path, sabotaged(site, SOON)) as programs:
         programs.write(WORK)
         yield programs
 
 
-def sabotaged(directory: Path, constants: dict[str, float]) -> dict[str, str]:
+def sabotaged(site: Path, constants: dict[str, float]) -> dict[str, str]:
     """Return the environment of programs whose keeper has what the file `fault` says."""
-    (directory / "site").mkdir()
-    (directory / "site" / "sitecustomize.py").write_text(textwrap.dedent(SABOTAGE))
     environ = patched(constants)
-    environ["PYTHONPATH"] = f"{directory}/site{os.pathsep}{environ['PYTHONPATH']}"
+    environ["PYTHONPATH"] = f"{site}{os.pathsep}{environ['PYTHONPATH']}"
     return environ
 
 
