@@ -164,7 +164,9 @@ def visit(browser: Browser, site: Site) -> Iterator[Any]:
 
 
 def test_pages_fit_and_axe_finds_nothing_in_light_and_dark_and_on_a_phone(visit, site):
-    """Each page is loaded once; the window and the scheme change then."""
+    """Each page is loaded once; the window and the scheme change then. The dark colours are the same
+    in every width, so bin/soak alone looks at them on a phone.
+    """
     page, found = visit("/"), []
     for path in PAGES if IS_LONG else FEW:
         page.goto(site.at(path), wait_until="commit")
@@ -175,7 +177,7 @@ def test_pages_fit_and_axe_finds_nothing_in_light_and_dark_and_on_a_phone(visit,
             wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             if wider > 0:
                 found.append(f"{path} is {wider} pixels too wide for {width}")
-            for scheme in ("light", "dark"):
+            for scheme in ("light", "dark") if IS_LONG or width == 1280 else ("light",):
                 page.emulate_media(color_scheme=scheme)
                 rules = ALL_RULES if scheme == "light" else COLOURS
                 for violation in page.evaluate(f"axe.run({json.dumps(rules)})")["violations"]:
@@ -209,18 +211,22 @@ def test_whatever_has_the_focus_of_the_keyboard_looks_different(visit, site):
     assert sorted({*found}) == []
 
 
-@pytest.mark.parametrize("path", ["/tasks", "/groups", "/failures", "/schedule", "/nodes/gpu-1"])
-def test_names_that_are_links_look_like_the_other_links(visit, path):
-    colours = visit(path).evaluate(
-        """() => {
-            const colour = link => getComputedStyle(link).color;
-            const other = document.createElement("a");
-            document.querySelector("main").append(other);
-            return [[...document.querySelectorAll("main tbody th a")].map(colour), colour(other)];
-        }"""
-    )
+def test_names_that_are_links_look_like_the_other_links(visit, site):
+    page, wrong = visit("/"), []
+    for path in ("/tasks", "/groups", "/failures", "/schedule", "/nodes/gpu-1"):
+        page.goto(site.at(path), wait_until="load")
+        names, other = page.evaluate(
+            """() => {
+                const colour = link => getComputedStyle(link).color;
+                const other = document.createElement("a");
+                document.querySelector("main").append(other);
+                return [[...document.querySelectorAll("main tbody th a")].map(colour), colour(other)];
+            }"""
+        )
+        if {*names} != {other}:
+            wrong.append(path)
 
-    assert {*colours[0]} == {colours[1]}
+    assert wrong == []
 
 
 def test_long_names_and_progress_take_the_room_that_there_is(visit, site):
