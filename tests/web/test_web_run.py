@@ -69,6 +69,13 @@ def test_an_address_for_everybody_needs_a_login_of_its_own(run):
     assert "--public" in answer.stderr
 
 
+def test_a_host_that_nobody_knows_is_no_address_to_listen_on(run):
+    answer = run("web", "--listen", "no.such.host.invalid:1")
+
+    assert answer.returncode == 78
+    assert "cannot listen on no.such.host.invalid:1: " in answer.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

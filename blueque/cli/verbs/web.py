@@ -96,8 +96,7 @@ def _run(invocation: Invocation, wish: SimpleNamespace) -> None:
     proxies, tokens, drawn = _proxies(wish, address, people), server.tokens_of(), ""
     if not tokens and people is None and not wish.user_header:
         drawn = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
-    _require_care(wish, address, has_own_login=not drawn)
-    listening = _bind(address, wish.listen)
+    listening = _bind(wish, address, has_own_login=not drawn)
     log_to_stderr()
     shown = _shown(address, listening, wish.prefix)
     url, origin = invocation.address()
@@ -139,13 +138,15 @@ def _require_care(wish: SimpleNamespace, address: Address, has_own_login: bool) 
     )
 
 
-def _bind(address: Address, listen: str | None) -> socket.socket:
+def _bind(wish: SimpleNamespace, address: Address, has_own_login: bool) -> socket.socket:
+    """Return a socket that listens there. If none may or can, end the program."""
     from blueque.web import server
 
     try:
+        _require_care(wish, address, has_own_login)  # looks up the name of the host
         return server.bind(address)
     except OSError as error:
-        raise cannot_listen(listen or "127.0.0.1", error) from error
+        raise cannot_listen(wish.listen or "127.0.0.1", error) from error
 
 
 def _shown(address: Address, listening: socket.socket, prefix: str) -> str:
