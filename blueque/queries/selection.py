@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.model.ids import id_of_key
+from blueque.model.ids import id_of_key, require_key
 from blueque.model.states import FINISHED
 from blueque.queries.listing import entered
 from blueque.queries.search import Choice
@@ -77,7 +77,7 @@ class Selection(NamedTuple):
             if has_more:
                 say("Of each tag, only the first 10,000 tasks were searched.")
             return Choice(self.wants, inside=inside, ids=ids, is_indexed=True)
-        ids = [id_of_key(queue, key) for queue in queues for key in self.key]
+        ids = [id_of_key(queue, require_key(key)) for queue in queues for key in self.key]
         return Choice(self.wants, inside=inside, ids=ids)
 
     def _is_in_time(self, task: Task, now: float) -> bool:

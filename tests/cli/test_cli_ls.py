@@ -194,3 +194,11 @@ def test_large_numbers_have_commas_but_not_in_what_is_copied(ls, url):
 
     assert ls("--ids", "--limit", "1")[2] == ["(1,199 more: --limit 1200)"]
     assert "It is number 1,200 of 1,200 of its priority" in "\n".join(ls(last, verb="why")[1])
+
+
+def test_a_key_that_is_no_text_is_refused_in_a_sentence(run, queue):
+    queue.enqueue("first")
+    refused = run("ls", "--key", "\udcff")
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.endswith("a key: '\\udcff' at position 0 is not a character\n")
