@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
+from blueque.model.encoding import LAST_SECOND
 from blueque.model.states import FINISHED
 
 if TYPE_CHECKING:
@@ -101,6 +102,11 @@ def last_places(redis: Redis, queues: Sequence[str]) -> dict[str, str]:
     }
 
 
+def entry_at(seconds: float) -> int:
+    """Return the place of an instant in the events of a queue; one that no event can have is cut."""
+    return int(min(max(seconds, 0.0), LAST_SECOND) * 1000)
+
+
 def newest(
     redis: Redis,
     queues: Sequence[str],
@@ -114,8 +120,8 @@ def newest(
     """
     if not queues:
         return []
-    first = "-" if since is None else int(since * 1000)
-    last = "+" if until is None else int(until * 1000)
+    first = "-" if since is None else entry_at(since)
+    last = "+" if until is None else entry_at(until)
     asked = [("XREVRANGE", keys.events(queue), last, first, "COUNT", each) for queue in queues]
     found = [
         event

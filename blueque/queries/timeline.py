@@ -141,7 +141,7 @@ def _shared(
 
 
 def _newest(queue: str, since: float, count: int, end: str = "+") -> Command:
-    return ("XREVRANGE", keys.events(queue), end, int(since * 1000), "COUNT", count)
+    return ("XREVRANGE", keys.events(queue), end, history.entry_at(since), "COUNT", count)
 
 
 def over(events: Iterable[Event], since: float) -> list[Run]:

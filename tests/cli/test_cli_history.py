@@ -187,3 +187,13 @@ def test_a_line_that_is_too_long_for_the_terminal_goes_on_below_it(run, redis, a
     assert len(seen) > 2 and all(len(line) <= 80 for line in seen)
     assert all(line.startswith("    ") for line in seen[2:])
     assert " ".join(" ".join(seen[2:]).split()) == f"reason {reason}"
+
+
+def test_times_that_no_event_can_have_are_taken_as_the_first_and_the_last(run, redis):
+    protocol.enqueue(redis, "video", "task-1", "1", time.time())
+    protocol.cancel(redis, "video", "task-1", "ann", None, time.time())
+
+    for times in (["--since=-1"], ["--since=-1", "--until", "9" * 20]):
+        assert "  cancelled  " in run("history", "-q", "video", *times).stdout
+    assert run("history", "-q", "video", "--since", "9" * 20).stderr == "no such event\n"
+    assert run("timeline", "--since=-1").returncode == 0

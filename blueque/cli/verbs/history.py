@@ -202,7 +202,9 @@ def _places(
     """Return where to begin, by queue."""
     if since is None:
         return client.get_event_places(*queues)
-    first = max(int(_at(since) * 1000), 1)
+    from blueque.queries.history import entry_at  # here: --help does without
+
+    first = max(entry_at(_at(since)), 1)
     return dict.fromkeys(queues, f"{first - 1}-{2**64 - 1}")  # behind all before that millisecond
 
 
