@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from blueque.model.group import workflow_of
@@ -33,6 +34,11 @@ _REASONS = {
 def word(event: Event) -> str:
     """Return the name of an event as people read it."""
     return _WORDS.get(event.event, event.event.replace("_", " "))
+
+
+def is_wanted(event: Event, kinds: Collection[str]) -> bool:
+    """Tell whether an event has one of these names, or is called so for people. No kinds: any event."""
+    return not kinds or event.event in kinds or word(event) in kinds
 
 
 def who(event: Event) -> str:

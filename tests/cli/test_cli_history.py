@@ -111,6 +111,8 @@ def test_each_order_of_a_person_leaves_one_event_with_the_name(run, redis, clien
         assert run(*order, "--as", "ann").returncode == 0, order
 
     assert shown(run, "--on", "people") == [(event, "ann") for event in orders]
+    for name in ("listener_paused", "listener paused"):  # as JSON has it, and as the table
+        assert shown(run, "--on", name) == [("listener_paused", "ann")]
 
 
 def test_what_goes_on_is_asked_for(run):

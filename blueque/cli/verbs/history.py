@@ -20,7 +20,7 @@ from blueque.cli.values import COMMAND, MOMENT
 from blueque.documents.tasks import event_item, of_history
 from blueque.errors import RedisAway
 from blueque.model.parts import in_parts
-from blueque.sentences.events import BY_PEOPLE, facts, who, word
+from blueque.sentences.events import BY_PEOPLE, facts, is_wanted, who, word
 from blueque.system.outage import Outage
 from blueque.text.format import span
 
@@ -214,7 +214,7 @@ def _at(moment: tuple[bool, float]) -> float:
 
 
 def _wants(kinds: Collection[str], by: str, event: Event) -> bool:
-    return (not kinds or event.event in kinds) and by in who(event).lower()
+    return is_wanted(event, kinds) and by in who(event).lower()
 
 
 def _print_past(

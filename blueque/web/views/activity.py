@@ -55,7 +55,7 @@ def _wants(event: Event, visit: Visit) -> bool:
     """Tell whether a viewer asks for an event."""
     who, kind = visit.one("who").strip().lower(), visit.one("on").strip()
     wanted = {kind} if kind else _kinds(visit)
-    return who in events.who(event).lower() and (not wanted or event.event in wanted)
+    return who in events.who(event).lower() and events.is_wanted(event, wanted)
 
 
 def _kinds(visit: Visit) -> Collection[str]:
