@@ -8,11 +8,9 @@ from difflib import SequenceMatcher, get_close_matches
 
 import click
 
-from blueque.cli.synonyms import MEANT, OPTIONS, VERBS
+from blueque.cli.synonyms import MEANT, OPTIONS, SAME_OPTIONS, VERBS
 
 TIE = 0.14  # of the ratio of two words
-
-_OF_GROUPS = ("--run", "--runs", "--batch", "--workflow")
 
 
 def like(typed: str, known: Iterable[str]) -> str:
@@ -83,8 +81,9 @@ def of_option(typed: str, context: click.Context | None) -> str:
         return meant
     if context is None:
         return ""
-    if typed in _OF_GROUPS and any("--group" in param.opts for param in context.command.params):
-        return "a group is named with --group NAME"
+    right = SAME_OPTIONS.get(typed)
+    if right and any(right in param.opts for param in context.command.params):
+        return f"did you mean {right}?"
     state = _state(typed.lstrip("-"), context.command)
     return f"did you mean --state {state}?" if state else ""
 

@@ -151,6 +151,17 @@ VERBS: dict[str, tuple[str, ...]] = {
 
 _TIMES = "a time is given with --in DURATION or --at TIME"
 
+# Options of other programs, and the one of the same meaning that a verb here may have.
+SAME_OPTIONS: dict[str, str] = {
+    "-y": "--yes",
+    **dict.fromkeys(("-o", "--output"), "--json"),
+    **dict.fromkeys(("-w", "--interval"), "--watch"),
+    **dict.fromkeys(("--tail", "--lines"), "-n"),
+    "--days": "--since",
+    "--host": "--listen",
+    **dict.fromkeys(("--run", "--runs", "--batch", "--workflow"), "--group"),
+}
+
 # Options of other programs, by the verb here that lacks them, or "" for any: what to use.
 OPTIONS: dict[str, dict[str, str]] = {
     "": {

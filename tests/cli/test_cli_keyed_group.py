@@ -128,8 +128,8 @@ def test_an_open_group_with_too_many_tasks_is_not_waited_for(run, client, queue,
         ("runs", "Use: blueque group ls"),
         ("batches", "Use: blueque group ls"),
         ("workflow ls", "Use: blueque group ls"),
-        ("ls --run night", "a group is named with --group NAME"),
-        ("enqueue video 1 --batch night", "a group is named with --group NAME"),
+        ("ls --run night", "did you mean --group?"),
+        ("enqueue video 1 --batch night", "did you mean --group?"),
     ],
 )
 def test_words_of_before_name_the_command_for_groups(run, words, hint):
