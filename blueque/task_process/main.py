@@ -106,9 +106,9 @@ def live(
         elif setting is not None:
             setting.begin()
         attempt = spool.attempt_at(assignment.path)
-        if blank is not None:  # the listener may have looked for it too early
-            spool.remove_blank(pid)
         task = _get_ready(attempt, assignment, output, spool.max_bytes)
+        if blank is not None and not output.is_in_place:
+            spool.remove_blank(pid)  # the listener has looked for it too early
         if not listener.may_begin(assignment.may_rest):
             return _leave(is_warm)
         say(BEGUN)
@@ -172,6 +172,7 @@ def _get_ready(
         environ = os.environ
         for name, value in variables.items():
             environ[name] = value
+        attempt.open_exit()
     except BaseException as error:
         return error
     return task
@@ -196,7 +197,6 @@ def _run(
     usage = Usage() if setting is None else setting.usage
     try:
         attempt.begin(usage.before)
-        attempt.open_exit()
         if isinstance(task, BaseException):
             raise task
         work = work_of(task.fields.get("queue", ""))

@@ -32,6 +32,7 @@ class Output:
     def __init__(self) -> None:
         # descriptor -> device and inode of the file that it was given
         self._kept: dict[int, tuple[int, int]] = {}
+        self.is_in_place = False  # the blank directory has become that of the attempt
 
     def keep(self, files: Sequence[int] | None) -> None:
         """Send output to these two files until there is a task; None: discard it. They are closed."""
@@ -64,7 +65,8 @@ class Output:
                 continue  # the imported module has redirected it
             path = f"{attempt.path}/{name}"
             if self._kept and _is_file(path, self._kept[number]):
-                continue  # the blank directory was renamed
+                self.is_in_place = True
+                continue
             file = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             if self._kept:
                 _copy(number, file)
