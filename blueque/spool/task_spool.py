@@ -95,7 +95,8 @@ class TaskSpool:
         files: list[int] = []
         try:
             os.mkdir(path, 0o700)
-            os.close(os.open(f"{path}/task", os.O_WRONLY | os.O_CREAT, 0o600))
+            for empty in ("task", "exit.new"):
+                os.close(os.open(f"{path}/{empty}", os.O_WRONLY | os.O_CREAT, 0o600))
             for stream in ("stdout", "stderr"):
                 flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
                 files.append(os.open(f"{path}/{stream}", flags, 0o600))

@@ -803,7 +803,7 @@ def test_the_first_attempt_of_a_task_uses_what_a_process_has_made_ahead(spool, r
     attempt = spool.create("some-task", 1, FIELDS, os.getpid())
 
     assert attempt.read_task() == ("some-task", FIELDS)
-    assert sorted(os.listdir(attempt.path)) == ["stderr", "stdout", "task"]
+    assert sorted(os.listdir(attempt.path)) == ["exit.new", "stderr", "stdout", "task"]
     assert os.stat(f"{attempt.path}/stdout").st_ino == inode
     assert os.listdir(root / "blanks") == []
 
