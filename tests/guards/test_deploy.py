@@ -151,19 +151,6 @@ def values(unit: str, key: str) -> list[str]:
     return [value for _, name, value in settings_of(DEPLOY / "systemd" / unit) if name == key]
 
 
-def variables(path: Path, is_commented: bool = False) -> dict[str, list[str]]:
-    """Return what a file for EnvironmentFile= sets; with is_commented, what it would set without
-    its #, too.
-    """
-    found: dict[str, list[str]] = {}
-    for line in path.read_text().splitlines():
-        match = re.fullmatch(r"(#?)([A-Z_]+)=(.+)", line)
-        assert match or not line or line.startswith("# ") or line == "#", line
-        if match and (is_commented or not match[1]):
-            found.setdefault(match[2], []).append(match[3])
-    return found
-
-
 def documents(path: Path) -> list[dict[str, Any]]:
     return [one for one in yaml.safe_load_all(path.read_text()) if one is not None]
 

@@ -21,16 +21,6 @@ def register(redis, node, queue="video", beat_every=10, now=None, **facts):
     )
 
 
-def orders(cli):
-    """Return what each registration says, and which markers there are."""
-    registrations = {
-        key: cli.hmget(key, "order", "order_by") for key in cli.keys("blueque_listener_*")
-    }
-    return {key: order for key, order in registrations.items() if order[0]}, sorted(
-        cli.keys("blueque_orders_*")
-    )
-
-
 def test_those_that_cannot_be_told_are_named_and_nothing_is_written_for_them(
     redis, cli, listeners, state
 ):

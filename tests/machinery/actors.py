@@ -149,15 +149,6 @@ def produce(world: World, redis: Redis, count: int = 1, **options: Any) -> None:
             continue
 
 
-def plan(world: World, redis: Redis) -> None:
-    """Schedule a task for a time to come."""
-    queue = world.queue(redis)
-    try:
-        world.ledger.accepted.add(queue.schedule("ok", time.time() + 3600))
-    except RedisAway:
-        pass
-
-
 def produce_many(world: World, redis: Redis, count: int = 3) -> None:
     """Enqueue some tasks two at a time. A batch that failed is not sent again: it may be there or
     not.

@@ -6,7 +6,6 @@ import pytest
 
 from blueque import Client
 from blueque.audit.doctor import Doctor
-from blueque.model import keys
 from blueque.settings.file import parse
 
 FILE = """
@@ -23,10 +22,6 @@ def named(url):
     client = Client(url, config=parse(FILE))
     yield client
     client.close()
-
-
-def queues(cli):
-    return cli.zrange(keys.QUEUES, 0, -1)
 
 
 def test_a_client_without_the_file_knows_no_alias_and_the_doctor_says_so(named, client, cli):

@@ -408,12 +408,6 @@ def test_no_jitter_puts_a_task_off_until_the_next_one_is_planned(hourly, rule, a
 # What others do meanwhile
 
 
-def due(client, name="hourly"):
-    """Return what a scheduler has read of a schedule that is due."""
-    (record,) = schedules.records(client.connections, [name])
-    return plan_of(name, record, schedules.first(client.connections, 1)[0])
-
-
 def test_a_trigger_is_refused_when_a_task_comes_before_its_exec(
     client, cli, hourly, overtaken, url
 ):

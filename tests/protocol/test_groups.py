@@ -28,8 +28,8 @@ def listener(redis):
     protocol.register(redis, "video", NODE, "i1", {}, now=1.5)
 
 
-def open_group(redis, group=GROUP, keep=KEEP, now=2.5):
-    return protocol.open_group(redis, group, keep, now)
+def open_group(redis, group=GROUP, now=2.5):
+    return protocol.open_group(redis, group, KEEP, now)
 
 
 def join(redis, *tasks, group=GROUP, now=3.5, conditions=None, **options):
@@ -39,10 +39,10 @@ def join(redis, *tasks, group=GROUP, now=3.5, conditions=None, **options):
     return protocol.enqueue_after(redis, new, now)
 
 
-def wait_for(redis, task="z", kind="ok", group=GROUP, now=4.5, **options):
-    """Make a task that waits for a group."""
-    conditions = conditions_of(after(**{kind: Group(group)}))
-    return protocol.enqueue_after(redis, [NewTask(task, "video", "in", options, conditions)], now)
+def wait_for(redis):
+    """Make the task z, which waits for the group."""
+    conditions = conditions_of(after(ok=Group(GROUP)))
+    return protocol.enqueue_after(redis, [NewTask("z", "video", "in", {}, conditions)], 4.5)
 
 
 def start(redis, *tasks):
@@ -87,17 +87,17 @@ def statuses(cli, *tasks):
     return [cli.hget(keys.task(task), "status") for task in tasks]
 
 
-def standing(cli, group=GROUP):
-    """Return the state of a group, its open and its bad members."""
+def standing(cli):
+    """Return the state of the group, its open and its bad members."""
     return (
-        cli.hget(keys.group(group), "state"),
-        cli.smembers(keys.open_members(group)),
-        cli.smembers(keys.bad_members(group)),
+        cli.hget(keys.group(GROUP), "state"),
+        cli.smembers(keys.open_members(GROUP)),
+        cli.smembers(keys.bad_members(GROUP)),
     )
 
 
-def keys_of(cli, group=GROUP):
-    return sorted(key for key in cli.keys("*") if group in key and not key.startswith("blueque_ta"))
+def keys_of(cli):
+    return sorted(key for key in cli.keys("*") if GROUP in key and not key.startswith("blueque_ta"))
 
 
 # Members

@@ -11,7 +11,7 @@ from blueque.model.attempt_ref import AttemptRef
 NODE = "host_1"
 
 
-def dead_listener(redis, *statuses, is_registered=True):
+def dead_listener(redis, *statuses):
     """Seed a listener host_2 that holds a task t1, t2, ... for each status, the oldest first."""
     protocol.register(redis, "video", "host_2", "i2", {}, now=1.5)
     for number, status in enumerate(statuses, 1):
@@ -24,8 +24,8 @@ def dead_listener(redis, *statuses, is_registered=True):
             protocol.start(redis, AttemptRef("video", task, token, "host_2"), 77, now=7.5)
 
 
-def claim(redis, node=NODE, instance="i2"):
-    return protocol.claim(redis, "video", node, "host_2", instance)
+def claim(redis):
+    return protocol.claim(redis, "video", NODE, "host_2", "i2")
 
 
 def test_a_dead_listener_with_a_task_that_it_never_reserved_stays_known(redis, state):
