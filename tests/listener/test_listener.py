@@ -262,3 +262,13 @@ def test_listen_returns_none_when_no_task_has_come_in_time(client, kind):
 def test_a_timeout_that_makes_no_sense_is_refused(client, timeout):
     with pytest.raises(InvalidInput):
         client.get_listener("video").listen(timeout=timeout)
+
+
+def test_a_listener_of_a_program_reads_no_settings_with_its_beat(client, cli):
+    listener = client.get_listener("video")
+    listener.register(Timing())
+    cli.config_resetstat()
+
+    listener.beat()
+
+    assert "cmdstat_hgetall" not in cli.info("commandstats")

@@ -19,6 +19,7 @@ from blueque.producer import schedules as schedules_of_people
 from blueque.producer.firing import Firing
 from blueque.producer.schedule_file import SchedulesOfFile
 from blueque.protocol.occurrences import plan_of
+from blueque.protocol.schedules import Define, Pause, Resume
 from blueque.queries import history, schedules
 
 HOUR = 3600
@@ -294,6 +295,16 @@ def test_a_change_runs_nothing_of_the_past_and_says_what_is_lost(client, cli, ho
     assert changed.record["version"] == 2 and changed.record["planned"] > time.time() - 1
     fire(client)
     assert tasks(client) == []
+
+
+def test_who_changes_a_schedule_is_told_what_that_was(client, hourly):
+    record = hourly().definition
+    other = record._replace(window=5)
+    changes = [Define(record, "hand"), Define(other, "hand"), Pause(), Pause("late"), Resume()]
+
+    told = [protocol.set_schedule(client.connections, "hourly", each, "ann") for each in changes]
+
+    assert told == ["same", "changed", "paused", "same", "resumed"]
 
 
 def test_of_two_who_make_one_name_at_the_same_instant_one_is_refused(

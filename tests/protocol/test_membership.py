@@ -7,6 +7,7 @@ from __future__ import annotations
 from transactions import protocol
 
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.membership import Heartbeat
 
 NODE = "host_1"
 
@@ -43,3 +44,12 @@ def test_a_reserved_task_that_we_have_claimed_is_ours_again_and_nothing_else_hap
 
     assert claim(redis) == "t2"
     assert state() == before
+
+
+def test_a_beat_tells_how_the_task_stands_that_a_listener_watches(redis):
+    dead_listener(redis, "started")
+
+    standing, lost = protocol.beat(redis, [Heartbeat("video", "host_2", "i2", 5)], 9.5, "t1")
+
+    assert (standing.status, standing.token, standing.node) == ("started", "token1", "host_2")
+    assert (standing.held, lost) == ((("video", "t1"),), [])
