@@ -50,7 +50,7 @@ def describe(shape: schema.Shape) -> Iterator[str]:
     names = ", ".join(f"`{kind}`" for kind in shape.kinds)
     yield f"### {names or shape.name.capitalize()}\n"
     verbs = ", ".join(f"`{verb}`" for verb in shape.verbs)
-    is_plain = shape.verbs == shape.kinds
+    is_plain = shape.verbs == [kind.replace("_", " ") for kind in shape.kinds]
     words = ["" if is_plain else f"Printed by {verbs}.", shape.note]
     if any(words):
         yield textwrap.fill(" ".join(filter(None, words)), 118) + "\n"

@@ -109,11 +109,11 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
 
     With several queues, each slot takes one task at a time: from the first queue that has work (--select ordered), from
     each queue in turn (round-robin), or from a queue drawn with a chance in proportion to its WEIGHT (lottery, the
-    default if a weight is given). For a queue whose name contains =, add a weight: a=x=1. blueque.toml can set all of
-    this, and more for each queue; options overrule it.
+    default if a weight is given). For a queue whose name contains =, add a weight: a=x=1.
 
-    A handler can name its queue itself, with @blueque.handler("video.encode") above the function. --module imports it. The
-    handler can also be set in blueque.toml, for all queues or for each queue, or in BLUEQUE_HANDLER or BLUEQUE_EXEC:
+    A handler can name its queue itself, with @blueque.handler("video.encode") above the function. --module imports it.
+    Every option can also be set in the environment, as --max-runtime by BLUEQUE_MAX_RUNTIME, or in blueque.toml, some of
+    them for one queue; options overrule both:
 
     \b
     [listener]
@@ -122,8 +122,6 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     \b
     [queues."video.encode"]
     handler = "mypackage.tasks:encode"
-
-    So can every option: --max-runtime is BLUEQUE_MAX_RUNTIME in the environment, and max_runtime in [listener].
 
     The callable gets the task, with its parameters as task.parameters, and returns the result; it may be an async def. A
     program gets the parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and

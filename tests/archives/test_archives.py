@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import runpy
 import signal
 import threading
 import time
@@ -429,14 +430,12 @@ def test_who_lists_files_while_they_are_merged_sees_each_task(url, cli, shelf, m
     assert sorted(archives.read(shelf)["task_id"].to_pylist()) == ids and merged
 
 
-def merging() -> str:
-    """Return the program on the page that merges files."""
-    page = (ROOT / "docs" / "pipelines.md").read_text().partition("**Many small files.**")[2]
-    return page.partition("```python\n")[2].partition("```")[0]
+def merge(shelf: Path) -> None:
+    """Merge files as the example does."""
+    runpy.run_path(str(ROOT / "examples" / "merge_archive.py"))["main"](str(shelf))
 
 
 def test_files_are_not_merged_while_a_batch_is_open(url, cli, shelf, monkeypatch):
-    monkeypatch.chdir(shelf.parent)
     monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
     ids, delete = fill(cli, 40), batch_steps.delete
     run(url, shelf, batch=1, limit=39)
@@ -446,18 +445,17 @@ def test_files_are_not_merged_while_a_batch_is_open(url, cli, shelf, monkeypatch
     before = archives.files(shelf)
 
     with pytest.raises(AssertionError, match="a/b_c"):
-        exec(merging(), {})
+        merge(shelf)
     assert archives.files(shelf) == before
 
     monkeypatch.setattr(batch_steps, "delete", delete)
     run(url, shelf)
-    exec(merging(), {})
+    merge(shelf)
     assert len(archives.files(shelf)) == 2
     require_exact(cli, shelf, ids)
 
 
 def test_merged_files_have_the_columns_of_all_of_them(url, cli, shelf, monkeypatch):
-    monkeypatch.chdir(shelf.parent)
     monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
     fill(cli, 20)
     run(url, shelf, batch=2)
@@ -466,19 +464,17 @@ def test_merged_files_have_the_columns_of_all_of_them(url, cli, shelf, monkeypat
     pyarrow.parquet.write_table(rows.drop_columns(["parameters"]), first)  # an older version's
     before = archives.read(shelf, fields=["task_id", "parameters"]).sort_by("task_id")
 
-    exec(merging(), {})
+    merge(shelf)
 
     assert len(archives.files(shelf)) == 1
     after = archives.read(shelf, fields=["task_id", "parameters"]).sort_by("task_id")
     assert after == before and after["parameters"].null_count < 20
 
 
-def test_files_may_be_merged_as_the_page_shows_and_each_task_is_seen_once(
+def test_files_may_be_merged_as_the_example_does_and_each_task_is_seen_once(
     url, cli, shelf, monkeypatch
 ):
-    program = merging()
     monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
-    monkeypatch.chdir(shelf.parent)
     ids, seen = fill(cli, 40), []
 
     def see(name: str) -> Callable[..., None]:
@@ -494,7 +490,7 @@ def test_files_may_be_merged_as_the_page_shows_and_each_task_is_seen_once(
         patch.setattr("os.rename", see("rename"))
         patch.setattr("os.remove", see("remove"))
         run(url, shelf, batch=2)
-        exec(program, {})
+        merge(shelf)
 
     assert len(archives.files(shelf)) == 2 and archived(shelf) == dict.fromkeys(ids, 1)
     assert len(seen) > 20 and all(each == ids for each in seen)

@@ -21,7 +21,7 @@ TRACER = TracerProvider().get_tracer("test")
 
 DOCUMENT = (ROOT / "docs/guide/processes.md").read_text()
 (SHELL,) = re.findall(r"^```sh\npip install opentelemetry-sdk\n(.*?)^```$", DOCUMENT, re.M | re.S)
-(MODULE,) = re.findall(r"^cat >traced.py <<'END'\n(.*?)^END$", SHELL, re.M | re.S)
+MODULE = (ROOT / "examples/traced.py").read_text()
 
 WORK = """
 import blueque
@@ -236,7 +236,8 @@ def test_the_example_of_the_guide_shows_its_spans(programs, client):
     )
     python = f'python() {{ {sys.executable} "$@"; }}'
     listener = 'blueque-listener() { python -m blueque.cli.listener "$@"; }'
-    commands = "\n".join(["set -e", python, listener, SHELL, "python in_memory.py"])
+    shell = SHELL.replace("examples/", f"{ROOT}/examples/")
+    commands = "\n".join(["set -e", python, listener, shell, "python in_memory.py"])
     done = subprocess.run(
         ["bash", "-c", commands],
         cwd=programs.directory,
