@@ -22,6 +22,7 @@ What `--help` says of every command. `docs/commands.py` writes this page. For a 
 An option that several commands have, with the same meaning, is explained once, in the [last section](#options-of-several-commands).
 All programs have `--redis-url`, `--config`, `--debug`, `--version` and `--help`.
 """
+ID = "ID is the beginning of an id; - reads ids from standard input."
 SETTINGS = "Settings, which [Configuration](configuration.md#all-settings) explains: {}.\n"
 SHARED = "## Options of several commands\n\n```text\n{}\n```\n"
 PROGRAMS = {
@@ -85,10 +86,12 @@ def section(context: click.Context, shared: Mapping[str, tuple[str, str]]) -> st
     command, text = context.command, formatter()
     if table := TABLE_OF.get(context.command_path):
         return f"{heading(context)}\n\n{section_with_settings(context, table)}"
+    command.format_help_text(context, text)
     if context.parent is None:
-        text.write(command.get_help(context).partition("\n")[2])  # without its usage
+        click.Command.format_options(command, context, text)
+        text.write_paragraph()
+        text.write_text(ID)
     else:
-        command.format_help_text(context, text)
         found = records(context)
         if own := [record for name, record in found.items() if shared.get(name) != record]:
             with text.section("Options"):
@@ -96,9 +99,9 @@ def section(context: click.Context, shared: Mapping[str, tuple[str, str]]) -> st
         if names := [name for name, record in found.items() if shared.get(name) == record]:
             text.write_paragraph()
             text.write_text(f"Also: {', '.join(names)}")
-        if isinstance(command, click.Group):
-            text.write_paragraph()
-            text.write_text(f"Verbs: {', '.join(command.list_commands(context))}")
+    if isinstance(command, click.Group):
+        text.write_paragraph()
+        text.write_text(f"Verbs: {', '.join(command.list_commands(context))}")
     return f"{heading(context)}\n\n```text\n{body(text)}\n```\n"
 
 
