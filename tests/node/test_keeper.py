@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -28,6 +29,7 @@ from running import (
 
 from blueque import Task
 from blueque.model import keys
+from blueque.node.keeper import Keeper
 from blueque.system import process
 from blueque.task_process.main import NAME
 
@@ -148,6 +150,16 @@ def spare_of(slot: int) -> int:
         lambda: len(found := task_processes_of(slot)) == 1 and found, what="a spare process"
     )
     return spare
+
+
+def test_a_keeper_that_cannot_be_forked_is_given_up():
+    def start(end: int) -> int:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    keeper = Keeper(start)
+    keeper.start()
+
+    assert (keeper.is_there, keeper.descriptors, keeper.has_been_lost()) == (False, [], True)
 
 
 def test_task_processes_are_children_of_the_keeper_in_groups_of_their_own(programs):

@@ -207,6 +207,7 @@ def test_a_frame_that_was_written_makes_nothing_again_and_says_so(df, cli, enque
         ({"key": "id"}, InvalidInput, "key: there is no column 'id'; there are 'scene', 'frame'"),
         ({"group": "a\0b"}, InvalidInput, r"the group name 'a\\x00b' holds a NUL character"),
         ({"key": 7}, InvalidType, "key: the name of a column, or a list of such, is needed"),
+        ({"params": 7}, InvalidType, "params: the name of a column, or a list of such, is needed"),
         ({"retry": 1.5}, InvalidType, "retry"),
         ({"append": True}, InvalidInput, "option 'append' is for the tasks of a group"),
     ],
