@@ -1,15 +1,20 @@
-"""PeerWakeup: wakes other listeners for work that needs resources which our node does not have, or has
-not free now.
+"""Wakes other listeners: for work that needs resources which our node does not have, or has not free now,
+and for a lock that was given back.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 
 from blueque.connection.redis import Redis
-from blueque.protocol import reserving
+from blueque.errors import RedisAway, RedisRefused
+from blueque.model.task import Task
+from blueque.protocol import placement, reserving
 from blueque.queries.inspector import Inspector
+
+log = logging.getLogger("blueque")
 
 Resources = tuple[tuple[str, int], ...]
 
@@ -50,6 +55,18 @@ class PeerWakeup:
                 reserving.wake(self._redis, queue, node)
             if nodes:
                 return
+
+
+def wake_for_lock_of(redis: Redis, task: Task) -> None:
+    """Wake listeners of all queues that have tasks waiting for the lock that an attempt has given back."""
+    lock = task.fields.get("lock")
+    if lock is None:
+        return
+    try:
+        placement.wake_waiting(redis, lock)
+    except (RedisAway, RedisRefused) as error:
+        # the change is recorded; they look for themselves at each beat
+        log.info("wake_waiting lock=%r: %s", lock, error)
 
 
 def meets(has: Mapping[str, int], needs: Resources) -> bool:

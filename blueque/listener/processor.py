@@ -8,14 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from blueque.connection.redis import Redis
-from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
+from blueque.errors import InvalidInput, InvalidType
+from blueque.listener.peer_wakeup import wake_for_lock_of
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import encode, printable, require_number
 from blueque.model.log_line import Line
 from blueque.model.new_task import NewTask
 from blueque.model.retry import Retry, class_name, class_names
 from blueque.model.task import Task
-from blueque.protocol import attempts, ends, logs_and_checkpoints, operator, placement, recover
+from blueque.model.units import DEFAULT_MAX_BYTES
+from blueque.protocol import attempts, ends, logs_and_checkpoints, operator, recover
 from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
 from blueque.text.format import one_line
@@ -32,7 +34,7 @@ class Processor:
     while it owns it.
     """
 
-    def __init__(self, redis: Redis, task: Task, max_bytes: int) -> None:
+    def __init__(self, redis: Redis, task: Task, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         if task.queue is None or task.node is None:
             raise InvalidType(
                 f"task {task.id} has no queue or node: only a reserved task can be processed"
@@ -179,7 +181,7 @@ class Processor:
             self._redis, self._attempt, instance, loss, default, now, is_ours=True
         )
         log.warning("lose task=%s queue=%s node=%s status=%s: %s", *self._named, became, error)
-        self._wake_waiting()
+        wake_for_lock_of(self._redis, self.task)
         return became
 
     def report(
@@ -276,19 +278,8 @@ class Processor:
     def _end(self, how: End) -> str:
         """Record how the attempt has ended; return the status that its task has now."""
         status, self.is_awaited = ends.end(self._redis, self._attempt, how, time.time())
-        self._wake_waiting()
+        wake_for_lock_of(self._redis, self.task)
         return status
-
-    def _wake_waiting(self) -> None:
-        """Wake listeners of all queues that have tasks waiting for the lock that was ours."""
-        lock = self.task.fields.get("lock")
-        if lock is None:
-            return
-        try:
-            placement.wake_waiting(self._redis, lock)
-        except (RedisAway, RedisRefused) as error:
-            # the end is recorded; they look for themselves at each beat
-            log.info("wake_waiting lock=%r: %s", lock, error)
 
 
 def _facts(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

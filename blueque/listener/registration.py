@@ -22,8 +22,7 @@ from blueque.system import hosts, process
 
 if TYPE_CHECKING:
     from blueque.listener.time_left import TimeLeft
-from blueque.protocol import ends, membership, operator, placement, recover, reserving
-from blueque.protocol.ends import End
+from blueque.protocol import membership, operator, recover, reserving
 
 log = logging.getLogger("blueque")
 
@@ -191,19 +190,6 @@ class Registration:
             text = "put back task=%s queue=%s: Redis had lost its reservation"
             log.warning(text, task_id, self.queue)
             self.do_for_others(self.wake)
-
-    def release(self, task: Task, reason: str | None = None) -> str:
-        """Hand back an attempt of ours; return the status that the task has now. Source:
-        docs/protocol.md, "end".
-
-        reason: one word, for the history of the task.
-        """
-        attempt = AttemptRef(self.queue, task.id, task.token, task.node or "")
-        status = ends.end(self._redis, attempt, End.release(None, reason), time.time()).status
-        lock = task.fields.get("lock")
-        if lock is not None:
-            self.do_for_others(lambda: placement.wake_waiting(self._redis, lock))
-        return status
 
     def claim_orphan(self) -> Task | None:
         """Claim a task of a dead listener of this queue; see `Listener.claim_orphan`."""

@@ -17,6 +17,7 @@ from typing import Literal
 from blueque.connection.redis import Redis
 from blueque.errors import NotFree, NotOwner
 from blueque.listener.peer_wakeup import MOST_WANTED, PeerWakeup, Resources
+from blueque.listener.processor import Processor
 from blueque.listener.registration import Registration
 from blueque.listener.resources import Claim, Pool
 from blueque.listener.stale_holders import StaleHolders
@@ -212,10 +213,8 @@ class Reserver:
         ours.tokens[task.id] = task.token or ""
         # NotOwner: we were found dead, and another listener has put it in line
         with contextlib.suppress(NotOwner):
-            ours.release(task, "needs_taken")
+            Processor(self._redis, task).release("needs_taken")
         del ours.tokens[task.id]
-        text = "release task=%s queue=%s node=%s: what it needs is taken"
-        log.info(text, task.id, ours.queue, ours.node)
 
     def _reserve(
         self,

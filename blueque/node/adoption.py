@@ -184,9 +184,8 @@ class Adoption:
         return self._spool.attempt_at(path) if is_gone and not has_word else None
 
     def _release(self, task: Task) -> None:
-        log.info("release task=%s queue=%s: reserved by a former life", task.id, task.queue)
         try:
-            self._listener.of(task.queue).release(task, "former_life")
+            self._client.get_processor(task).release("former_life")
         except NotOwner as error:  # cancelled meanwhile
             log.info("%s", error)
 

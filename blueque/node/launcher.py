@@ -152,9 +152,9 @@ class Launcher:
 
     def _hand_back(self, task: Task) -> None:
         reason = "stopped" if self._context.orders.now is Order.STOP else "drain"
-        ours = self._context.listener.of(task.queue)
+        processor = self._context.client.get_processor(task)
         try:
-            self._waiting.retry_until_order(lambda: ours.release(task, reason))
+            self._waiting.retry_until_order(lambda: processor.release(reason))
         except (NotOwner, OrderCame) as error:
             log.warning("task=%s stays reserved: %s", task.id, error)
 

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import chain
 
 from blueque.connection.redis import Redis
-from blueque.errors import RedisAway, RedisRefused
+from blueque.errors import RedisRefused
+from blueque.listener.peer_wakeup import wake_for_lock_of
 from blueque.model import units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.model.task import Task
 from blueque.model.wrong_types import all_or_each
-from blueque.protocol import membership, placement, recover
+from blueque.protocol import membership, recover
 from blueque.protocol.recover import Loss
 from blueque.queries.inspector import Inspector
 from blueque.recovery.observed import Observed, ObservedQueue, number
@@ -246,7 +247,7 @@ class Recovery:
                 )
         if done in ("released", "dropped"):
             log.warning("recover task=%s queue=%s from=%s: %s", task.id, queue, node, done)
-            self._wake_waiting(task)
+            wake_for_lock_of(self._redis, task)
         return done
 
     def _is_lost(self, observed: Observed, task: Task, is_here: bool, now: float) -> bool:
@@ -285,18 +286,8 @@ class Recovery:
             now,
         )
         log.warning("lose task=%s queue=%s node=%s status=%s", task.id, queue, node, became)
-        self._wake_waiting(task)
+        wake_for_lock_of(self._redis, task)
         return became
-
-    def _wake_waiting(self, task: Task) -> None:
-        """Wake listeners of all queues that have tasks waiting for the lock that the attempt held."""
-        if "lock" not in task.fields:
-            return
-        try:
-            placement.wake_waiting(self._redis, task.fields["lock"])
-        except (RedisAway, RedisRefused) as error:
-            # The task is recorded; listeners look for themselves at each beat.
-            log.info("wake_waiting lock=%r: %s", task.fields["lock"], error)
 
 
 def last_seen(at: float | str | None) -> str:

@@ -15,6 +15,7 @@ from transactions import protocol
 
 from blueque.errors import RedisAway
 from blueque.listener import stale_holders
+from blueque.listener.processor import Processor
 from blueque.listener.resources import Pool
 from blueque.model.units import Timing
 from blueque.queries import line_order
@@ -283,21 +284,21 @@ def test_what_was_set_aside_for_a_task_that_cannot_be_reserved_now_is_given_back
 
 
 def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(
-    redis, cli, make, lose_the_answer
+    redis, cli, make, lose_the_answer, monkeypatch
 ):
     here, beside = make("here_1", gpu=1), make("here_2", gpu=1)
     put(redis, "a", 1.0, needs="gpu=1")
     lose_the_answer(here, 2)
     claim = beside.reserver.pool.claim({"gpu": 1})
-    release, tried = here.of("video").release, []
+    release, tried = Processor.release, []
 
-    def fail_once(task, reason):
-        tried.append((task.id, reason))
+    def fail_once(processor, reason):
+        tried.append((processor.task.id, reason))
         if len(tried) == 1:
             raise RedisAway("in a test")
-        return release(task, reason)
+        return release(processor, reason)
 
-    here.of("video").release = fail_once
+    monkeypatch.setattr(Processor, "release", fail_once)
     with pytest.raises(RedisAway):
         here.take()
     assert here.take() is None
@@ -364,7 +365,7 @@ def test_handing_back_succeeds_even_if_those_who_wait_cannot_be_woken(
         raise RedisAway("in a test")
 
     monkeypatch.setattr(protocol, "wake_waiting", go_away)
-    assert listener.of("video").release(task) == "pending"
+    assert client.get_processor(task).release() == "pending"
     assert "in a test" in caplog.text
 
 

@@ -384,7 +384,7 @@ def adopt(world: World, redis: Redis, node: str, old: str) -> None:
         if task.status == "started" and task.node == old:
             adopted = insist(lambda task=task: listener.of(QUEUE).adopt(task))
             if adopted is not None and adopted.is_interrupted:
-                give_back(world, adopted, listener)
+                give_back(world, redis, adopted)
             elif adopted is not None:
                 report(world, redis, adopted, world.ledger.records[task.token or ""])
 
@@ -399,7 +399,7 @@ def come_back(world: World, redis: Redis, node: str) -> None:
     for task in insist(listener.held):
         try:
             if task.status == "reserved":
-                insist(lambda task=task: listener.of(QUEUE).release(task))
+                insist(lambda task=task: Processor(redis, task, MAX_BYTES).release())
             elif (
                 task.token in world.ledger.records
                 and insist(lambda task=task: listener.of(QUEUE).adopt(task)) is not None
@@ -434,7 +434,7 @@ def obey(world: World, redis: Redis, node: str) -> None:
     if standing.token == task.token and standing.cancel is not None:
         end(world, task, "cancelled", lambda: Processor(redis, task, MAX_BYTES).confirm_cancel({}))
     elif standing.token == task.token and standing.interrupt == task.token:
-        give_back(world, task, listener)
+        give_back(world, redis, task)
     else:
         if standing.token == task.token and standing.interrupt is not None:
             world.ledger.notes.append("not obeyed")
@@ -449,9 +449,9 @@ def obey(world: World, redis: Redis, node: str) -> None:
             )
 
 
-def give_back(world: World, task: Task, listener: Listener) -> None:
+def give_back(world: World, redis: Redis, task: Task) -> None:
     """Hand back a task that was interrupted, and note that it may run again."""
-    end(world, task, "", lambda: listener.of(QUEUE).release(task))
+    end(world, task, "", lambda: Processor(redis, task, MAX_BYTES).release())
     if world.ledger.told.get(task.token or "") == "":
         world.ledger.notes.append("given back")
 
@@ -460,7 +460,7 @@ def hand_back(world: World, redis: Redis, node: str) -> None:
     """Be a listener that is stopped: its task is ended and handed back."""
     task, listener = world.given["task"], world.listener(redis, node)
     world.ledger.begin(task.id, task.token, node, {})
-    end(world, task, "", lambda: listener.of(QUEUE).release(task))
+    end(world, task, "", lambda: Processor(redis, task, MAX_BYTES).release())
     try:
         insist(listener.leave)
     except NotRegistered:
