@@ -25,6 +25,7 @@ from blueque.protocol.create import OneTask, create
 # What takes a connection and is only a part of transactions.
 PARTS = {
     "cancel_child",
+    "cancelled",
     "count",
     "ending",
     "let_go",

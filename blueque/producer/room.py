@@ -16,7 +16,7 @@ from blueque.model.queue_settings import DISCARDED
 from blueque.producer.dependents import tell_of_end
 from blueque.protocol import operator
 from blueque.protocol.bulk import Batch
-from blueque.protocol.children import BLUEQUE
+from blueque.protocol.cancelling import BLUEQUE
 from blueque.protocol.parents import require_open
 from blueque.queries import groups
 from blueque.queries.line_order import oldest_pending

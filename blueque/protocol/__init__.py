@@ -10,7 +10,7 @@ Listeners: membership.py, reserving.py, attempts.py, ends.py, logs_and_checkpoin
 Tasks that wait for others: settling.py, rechecking.py; children.py and parents.py are what these share.
 Groups: opening.py for their records, groups.py for their ends.
 Recurring tasks: schedules.py, occurrences.py, schedule_record.py.
-Waiting tasks: submit.py, placement.py. Dead listeners: recover.py. Operators: operator.py.
+Waiting tasks: submit.py, placement.py, cancelling.py. Dead listeners: recover.py. Operators: operator.py.
 Audits: alignment.py.
 Deletion: pruning.py, queues.py; submit.py for one task. Snapshots and archives: snapshots.py, archiving.py.
 Shared: transaction.py, watches.py (looks), fields.py, moves.py, events.py, packing.py (templates of bytes);

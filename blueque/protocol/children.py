@@ -13,14 +13,14 @@ from blueque.model.conditions import DROPPED, is_marked, mark
 from blueque.model.encoding import count_of
 from blueque.model.group import group_of, workflow_of
 from blueque.model.states import FINISHED
-from blueque.protocol.events import Event, after, count, note_event, record_in_task
-from blueque.protocol.fields import OUTCOME, TaskFields, flat
+from blueque.protocol.cancelling import cancelled
+from blueque.protocol.events import Event, after, count, record_in_task
+from blueque.protocol.fields import TaskFields, flat
 from blueque.protocol.moves import enter, leave
 from blueque.protocol.parents import parent_of, tasks_among, tell_later
 from blueque.protocol.watches import read_task
 
 CANCEL = "cancel"  # the value of `broken`: cancel the task if a condition cannot be met
-BLUEQUE = "blueque"  # who has cancelled it then
 # The statuses in which conditions of a task still matter: a cancelled one may be requeued.
 OPEN = ("blocked", "cancelled")
 AFTER_ALL = "inf"  # the score of a dependent that waits on although the parent has ended
@@ -211,17 +211,7 @@ def cancel_child(
     reason = f"{what} is {status or 'gone'}"
     if workflow is not None:
         reason = f"not all tasks of workflow {workflow} were made"
-    why = {"cancelled_by": BLUEQUE, "cancel_reason": reason, "broken_by": parent}
-    ended: dict[str, str | float] = {"status": "cancelled", **why}
-    ended |= {"finished": now, "updated": now, **after(fields)}
-    event = Event("cancelled", BLUEQUE, now, {"reason": reason})
-    return [
-        *leave(task, fields),
-        ("HDEL", keys.task(task), *OUTCOME, "cancel"),
-        ("HSET", keys.task(task), *flat(ended)),
-        *enter(task, fields._replace(status="cancelled")),
-        *note_event(redis, fields.queue_name, task, fields, event),
-    ]
+    return cancelled(redis, task, fields, now, reason, parent=parent)
 
 
 def later_than(eta: str | None, now: float) -> float | None:

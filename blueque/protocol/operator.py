@@ -10,6 +10,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import DROPPED, are_met
 from blueque.model.group import require_whole
+from blueque.protocol.cancelling import cancelled
 from blueque.protocol.children import child_look
 from blueque.protocol.events import Event, record_event, record_in_queue
 from blueque.protocol.fields import IDENTITY, OUTCOME, TaskFields, flat
@@ -64,23 +65,18 @@ def cancel(
             return Answer("cancelled")
         if fields.status == "started" and fields.cancel is not None:
             return Answer("cancelling")
+        if fields.status != "started":
+            return Change(cancelled(redis, task, fields, now, reason, by), "cancelled")
         who = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
-        ended: Command = ("finished", now, "updated", now)
-        if fields.status == "started":
-            commands: list[Command] = [
+        event = Event("cancelling", by, now, {"reason": reason})
+        return Change(
+            [
                 ("HSET", keys.task(task), "cancel", now, *flat(who), "updated", now),
                 ("ZADD", keys.orders(queue, fields.node or ""), 0, 0),
-            ]
-        else:
-            commands = [
-                *leave(task, fields),
-                ("HDEL", keys.task(task), *OUTCOME, *IDENTITY, "cancel"),
-                ("HSET", keys.task(task), "status", "cancelled", *flat(who), *ended),
-                *enter(task, fields._replace(status="cancelled")),
-            ]
-        status = "cancelling" if fields.status == "started" else "cancelled"
-        event = Event(status, by, now, {"reason": reason})
-        return Change([*commands, *record_event(redis, queue, task, fields, event)], status)
+                *record_event(redis, queue, task, fields, event),
+            ],
+            "cancelling",
+        )
 
     look = fields_of(task)
     return transact(redis, "cancel", look, decide)

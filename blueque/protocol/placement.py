@@ -10,9 +10,9 @@ from blueque.errors import WrongQueue, WrongState
 from blueque.model import keys
 from blueque.model.lines import DEFAULT
 from blueque.model.start_time import EXPIRED, is_past
-from blueque.protocol.children import BLUEQUE
+from blueque.protocol.cancelling import BLUEQUE, cancelled
 from blueque.protocol.events import Event, count, record_event
-from blueque.protocol.fields import OUTCOME, TaskFields, flat
+from blueque.protocol.fields import TaskFields, flat
 from blueque.protocol.moves import enter, leave
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import fields_of, read_task
@@ -132,20 +132,7 @@ def expire(redis: Redis, queue: str, task: str, now: float) -> None:
         if not is_past(fields.start_before, now):
             return Answer(None)
         if fields.expired_to is None:
-            why = ("cancelled_by", BLUEQUE, "cancel_reason", EXPIRED)
-            done = [
-                *leave(task, fields),
-                ("HDEL", key, *OUTCOME, "cancel"),
-                ("HSET", key, "status", "cancelled", *why, "finished", now, "updated", now),
-                *enter(task, fields._replace(status="cancelled")),
-                *record_event(
-                    redis,
-                    queue,
-                    task,
-                    fields,
-                    Event("cancelled", BLUEQUE, now, {"reason": EXPIRED}),
-                ),
-            ]
+            done = cancelled(redis, task, fields, now, EXPIRED)
         else:
             event = Event("moved", BLUEQUE, now, {"from": queue, "reason": EXPIRED})
             new = fields._replace(queue=fields.expired_to)

@@ -1621,7 +1621,12 @@ TO_SEVEN = {
 MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
 TO_ANOTHER = {**MOVE, "CHANGED": ["queue", "to"], "NEW_PRIORITY": 0}
 OF_SHARED = {**SHARED, "NEW_PRIORITY": 0, "NEW_NAME": SHARED["NAME"]}
-EXPIRE = {**MOVE, "BY": "blueque", "REASON": "expired"}
+EXPIRE = {
+    **MOVE,
+    "BY": "blueque",
+    "REASON": "expired",
+    "WHO": ["cancelled_by", "blueque", "cancel_reason", "expired"],
+}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
 UNBLOCK = {**TASK, **notice("unblocked", by="ann"), "OWN_GROUP": []}
 INTERRUPT = {**TASK, "BY": "bob", "WHY": []}
@@ -1814,7 +1819,14 @@ RECHECK = {
 }
 FREED = {"STATUS": "pending", "QUEUED": ["queued", 9.25]}
 COPIED_T2 = {"COPIED": ["t2"], "RESULT": ["tr"], "SIZE": [1]}
-BROKEN = {"STATUS": "cancelled", "CAUSE": "t2"}
+
+
+def broken(reason: str, parent: str = "t2") -> Values:
+    """Return why a task is cancelled: a condition on this parent cannot be met."""
+    who = ["cancelled_by", "blueque", "cancel_reason", reason, "broken_by", parent]
+    return {"STATUS": "cancelled", "BY": "blueque", "REASON": reason, "WHO": who}
+
+
 OF_T2 = {
     "PARENT": ["t2"],
     "DECIDED": ["t2"],
@@ -4202,26 +4214,14 @@ SAMPLES = [
             given(enqueued("t2"), waiting("t1", t2="not_ok"), completes),
             HAS_COME,
             ONE_UNSETTLED,
-            values={
-                **RECHECK,
-                **OF_T2,
-                **BROKEN,
-                "MARK": ["-complete"],
-                "WHY": "task t2 is complete",
-            },
+            values={**RECHECK, **OF_T2, **broken("task t2 is complete"), "MARK": ["-complete"]},
             block=2,
         ),
         case(
             "a parent has failed",
             given(enqueued("t2"), waiting("t1", broken="cancel", t2="ok"), fails),
             call=tell("t2"),
-            values={
-                **RECHECK,
-                **BROKEN,
-                "PARENT": ["t2"],
-                "NOT_MET": ["t2"],
-                "WHY": "task t2 is failed",
-            },
+            values={**RECHECK, **broken("task t2 is failed"), "PARENT": ["t2"], "NOT_MET": ["t2"]},
             block=2,
         ),
         case(
@@ -4239,15 +4239,13 @@ SAMPLES = [
             HAS_COME,
             values={
                 **RECHECK,
-                **BROKEN,
+                **broken("group old is complete", "group old"),
                 "OUTER": [GROUP, "old", "bad"],
                 "DECIDED": ["group old"],
                 "MARK": ["-complete"],
                 "UNAWARE": [GROUP, "bad"],
                 "LEFT_GROUP": ["old"],
                 "OVER": ["old", "bad"],
-                "WHY": "group old is complete",
-                "CAUSE": "group old",
             },
             block=2,
         ),
