@@ -16,18 +16,6 @@ Q = "video"
 KEYED = ["enqueue", Q, "--lines", "--key-field", "id", "--group", "g"]
 
 
-def test_lines_with_keys_are_enqueued_once_in_a_group(run, client, cli):
-    lines = "".join(f'{{"id": "k{number}"}}\n' for number in range(5))
-
-    first = run(*KEYED, stdin=lines)
-    assert (first.returncode, len(first.stdout.split())) == (0, 5)
-    cli.delete(*cli.keys(keys.task("*")), keys.pending(Q))  # done, and archived
-    again = run(*KEYED, stdin=lines)
-    assert (again.returncode, cli.llen(keys.pending(Q))) == (0, 0)
-    seen = client.group("g").progress()
-    assert (seen.state in ("closed", "ended"), seen.members) == (True, 5)
-
-
 def test_a_closed_group_takes_no_new_line_and_no_id_is_printed(run, client, state):
     assert run(*KEYED, stdin='{"id": "a"}\n').returncode == 0
     before = state()

@@ -17,6 +17,7 @@ from blueque.protocol.ends import End
 from blueque.queries.inspector import Inspector
 
 NODE = "gpu-1.example.com_4021"
+ATTEMPT = AttemptRef("video", "abcd-1", "token", NODE)
 
 
 @pytest.fixture
@@ -36,11 +37,9 @@ def now(redis, cli):
     protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, now - 30)
     protocol.enqueue(redis, "video", "abcd-1", "1", now - 3720)
     protocol.pop(redis, "video", NODE, "i")
-    protocol.reserve(redis, AttemptRef("video", "abcd-1", "token", NODE), "i", now - 3600)
-    protocol.start(redis, AttemptRef("video", "abcd-1", "token", NODE), 77, now - 3600)
-    protocol.progress(
-        redis, AttemptRef("video", "abcd-1", "token", NODE), "50 % \x1b[2Jenco\x07ding", now - 60
-    )
+    protocol.reserve(redis, ATTEMPT, "i", now - 3600)
+    protocol.start(redis, ATTEMPT, 77, now - 3600)
+    protocol.progress(redis, ATTEMPT, "50 % \x1b[2Jenco\x07ding", now - 60)
     cli.xadd(
         "blueque_log_abcd-1", {"attempt": 1, "text": "frame"}, id=f"{int((now - 120) * 1000)}-0"
     )
@@ -77,7 +76,7 @@ def test_where_the_next_attempt_would_go_on_is_shown(shown, redis, now):
     assert json.loads(shown("abcd-1", "--json"))["item"]["checkpoint"] is None
     protocol.checkpoint(
         redis,
-        AttemptRef("video", "abcd-1", "token", NODE),
+        ATTEMPT,
         1,
         str(now - 3720),
         {"value": '{"frame":223}', "directory": "gpu-1:/s/1"},
@@ -95,29 +94,15 @@ def test_where_the_next_attempt_would_go_on_is_shown(shown, redis, now):
 
 
 def test_a_checkpoint_of_another_task_of_that_id_is_not_shown(shown, redis, now):
-    protocol.checkpoint(
-        redis, AttemptRef("video", "abcd-1", "token", NODE), 1, "5.5", {"value": "223"}, now
-    )
+    protocol.checkpoint(redis, ATTEMPT, 1, "5.5", {"value": "223"}, now)
 
     assert "checkpoint" not in shown("abcd-1")
     assert json.loads(shown("abcd-1", "--json"))["item"]["checkpoint"] is None
 
 
 def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
-    protocol.checkpoint(
-        redis,
-        AttemptRef("video", "abcd-1", "token", NODE),
-        1,
-        None,
-        {"directory": "gpu-1:/s/1"},
-        now,
-    )
-    protocol.end(
-        redis,
-        AttemptRef("video", "abcd-1", "token", NODE),
-        End.release({"last_files": "gpu-1:/spool/1"}),
-        now,
-    )
+    protocol.checkpoint(redis, ATTEMPT, 1, None, {"directory": "gpu-1:/s/1"}, now)
+    protocol.end(redis, ATTEMPT, End.release({"last_files": "gpu-1:/spool/1"}), now)
 
     found = shown("abcd-1")
     assert "no longer counts" not in found
@@ -128,10 +113,7 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
 @pytest.mark.usefixtures("now")
 def test_of_a_task_that_has_ended_nobody_is_heard_of(shown, redis):
     protocol.end(
-        redis,
-        AttemptRef("video", "abcd-1", "token", NODE),
-        End.complete("1", {"result_encoding": "json"}),
-        Inspector(redis).now(),
+        redis, ATTEMPT, End.complete("1", {"result_encoding": "json"}), Inspector(redis).now()
     )
 
     found = shown("abcd-1")

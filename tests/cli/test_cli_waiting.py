@@ -470,18 +470,6 @@ def test_a_task_of_another_queue_on_another_spool_of_the_host_keeps_nothing(why,
     assert why("waiter")[0] == ["next"]
 
 
-def test_a_listener_that_has_a_task_of_another_of_its_queues_is_busy(why, redis):
-    serve(redis, "audio", instance="i3")
-    enqueue(redis, "other-1", "audio")
-    take(redis, "other-1", "0", "audio", "i3")
-    enqueue(redis, "pending-1")
-
-    codes, text = why("pending-1")
-
-    assert codes == ["busy"]
-    assert f"has a task: other-1 of queue audio on {NODE} for" in text
-
-
 def test_only_those_that_can_run_are_said_to_have_their_turn_before_it(why, redis):
     wait(redis, "holder", lock="a")
     take(redis, "holder", "0,lock:a=1")

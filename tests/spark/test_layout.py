@@ -82,16 +82,6 @@ def test_a_name_is_found_in_any_case_and_stays_in_json_as_it_was_written():
         lay_out(frame(aA="string", Aa="string"), target(keys=("AA",)))
 
 
-def test_columns_that_are_left_over_make_an_object_however_many_they_are():
-    layout = lay_out(frame(line="string", k="long"), target(keys=("k",)))
-    batch = pa.record_batch({"line": ["as it is"], "k": pa.array([1], pa.int64())})
-
-    assert read(batch, layout) == tasks([b'{"line":"as it is","k":1}'], [b"1"])
-    assert read(
-        pa.record_batch({"k": ["a"]}), lay_out(frame(k="string"), target(keys=("k",)))
-    ).parameters == [(b'{"k":"a"}', True)]
-
-
 def test_one_column_that_is_named_alone_is_all_of_the_parameters():
     alone = target(keys=("k",), parameters=("line",), is_value=True)
     layout = lay_out(frame(line="string", k="long"), alone)
@@ -102,12 +92,6 @@ def test_one_column_that_is_named_alone_is_all_of_the_parameters():
     assert read(batch, k) == tasks([b"1", b"-2"], [b"1", b"-2"])
     in_a_list = lay_out(frame(line="string", k="long"), target(parameters=("line",)))
     assert read(batch, in_a_list).parameters[0] == (b'{"line":"as it is"}', True)
-
-
-def test_one_column_of_text_may_hold_json():
-    layout = lay_out(frame(line="string"), target(keys=("line",), is_json=True))
-
-    assert read(pa.record_batch({"line": ["{}"]}), layout) == tasks([b"{}"], [b"{}"])
 
 
 def test_keys_of_several_columns_cannot_run_into_each_other():
