@@ -24,6 +24,8 @@ log = logging.getLogger("blueque")
 ANSWER = 5.0  # seconds for an answer; a loaded machine needs a hundredth of it
 START = 30.0  # seconds for the start of an interpreter, perhaps from a disk in the network
 TRY_AGAIN = 2.0  # seconds between two starts
+FAILURES = 3  # starts in a row after which the next ones are likely to fail, too
+RARELY = 10.0  # seconds between two starts then
 LAST = 1.0  # seconds to wait for the end of a process that was killed
 _MOST = 200_000  # bytes of a message
 
@@ -71,6 +73,8 @@ class Keeper:
         self.until = float("inf")  # when its answer, or its start, is late
         self._was_lost = False
         self._start_at = 0.0  # when to start one; on the monotonic clock, as all times here
+        self._failures = 0  # starts in a row that came to nothing
+        self.failure = ""  # the last of them
 
     @property
     def is_asked(self) -> bool:
@@ -86,6 +90,11 @@ class Keeper:
     def is_there(self) -> bool:
         return self._end >= 0
 
+    @property
+    def cannot_start(self) -> bool:
+        """Whether several starts in a row have come to nothing: the interpreter may be gone."""
+        return self._failures >= FAILURES
+
     def start(self, is_patient: bool = False) -> None:
         """Start one if there is none, unless one has been started a short time ago.
 
@@ -94,13 +103,13 @@ class Keeper:
         now = time.monotonic()
         if self.is_there or now < self._start_at:
             return
-        self._start_at = now + TRY_AGAIN
+        self._start_at = now + (TRY_AGAIN if not self.cannot_start else RARELY)
         try:
             theirs, ours = unix_sockets.pair()
         except OSError as error:
             log.warning("cannot start a keeper: %s", error.strerror)
             return
-        self._end, self.descriptors[:] = ours, [ours]
+        self._end, self.descriptors[:], self.is_starting = ours, [ours], True
         try:
             self.pid = self._start(theirs)
         except OSError as error:
@@ -109,7 +118,7 @@ class Keeper:
         finally:
             os.close(theirs)
         self.pids.add(self.pid)
-        self.is_starting, self._is_patient = True, is_patient
+        self._is_patient = is_patient
         self.until = float("inf") if is_patient else now + START
 
     def ask(self, prepared: str | None) -> bool:
@@ -195,7 +204,10 @@ class Keeper:
         self.descriptors.clear()
 
     def _lose(self, how: str, pid: int | None = None) -> None:
-        log.warning("keeper pid=%s %s; starting another", pid or self.pid, how)
+        level = logging.DEBUG if self.cannot_start else logging.WARNING
+        log.log(level, "keeper pid=%s %s; starting another", pid or self.pid, how)
+        if self.is_starting:
+            self._failures, self.failure = self._failures + 1, how
         if self.is_starting and self._is_patient:
             self.refusal = f"cannot preload modules: the keeper that imported them {how}"
         self._was_lost = True
@@ -206,7 +218,7 @@ class Keeper:
         self.let_go()
 
     def _note_ready(self, refusal: str | None, threads: list[str], preloaded: list[int]) -> None:
-        self.is_starting, self.until = False, float("inf")
+        self.is_starting, self.until, self._failures = False, float("inf"), 0
         self.refusal, self.preloaded = refusal, set(preloaded)
         if threads:
             log.warning(

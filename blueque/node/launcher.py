@@ -33,6 +33,10 @@ STEP = 0.02  # seconds between two looks at a process that has been killed
 TRY_AGAIN = 2.0  # seconds between two tries while the disk or the process table is full
 
 
+class NoProcess(Exception):
+    """No process can be started for a task."""
+
+
 class Prepared(NamedTuple):
     """An attempt that waits for its start to be recorded.
 
@@ -72,7 +76,7 @@ class Launcher:
         """Start a process for the task. Return the watch; None: the task does not run."""
         try:
             prepared = self._prepare(task)
-        except OrderCame:  # nothing of it has run
+        except (OrderCame, NoProcess):  # nothing of it has run
             self._hand_back(task)
             return None
         except (NotOwner, NotRegistered) as error:
@@ -94,7 +98,7 @@ class Launcher:
 
     def _prepare(self, task: Task) -> Prepared:
         """Make the spool directory and have a process wait; try again while the disk or the process
-        table is full. Raises OrderCame.
+        table is full. Raises OrderCame, NoProcess.
         """
         context, queue = self._context, task.queue or ""
         reserver = context.listener.reserver
@@ -152,6 +156,8 @@ class Launcher:
 
     def _hand_back(self, task: Task) -> None:
         reason = "stopped" if self._context.orders.now is Order.STOP else "drain"
+        if self._is_at_work():
+            reason = "no_process"
         processor = self._context.client.get_processor(task)
         try:
             self._waiting.retry_until_order(lambda: processor.release(reason))
@@ -176,7 +182,7 @@ class Launcher:
         """Return the task, the open attempt, and the process for it.
 
         kept: where it is to go on, if that may be. given: the results that it is given, as JSON.
-        Raises OrderCame, NotOwner.
+        Raises OrderCame, NoProcess, NotOwner.
         """
         attempt: Attempt | None = None
         taken: TaskProcess | None = None
@@ -214,10 +220,16 @@ class Launcher:
             attempt.make_cwd()
 
     def _hold(self, task: Task, error: OSError) -> None:
-        """Wait before the next try to run a task. Raises OrderCame."""
+        """Wait before the next try to run a task. Raises OrderCame; NoProcess, if the next try is
+        likely to fail, too.
+        """
         if not self._is_at_work():
             raise OrderCame from error
-        self._room.note(f"cannot run a task: {error}", f"holding task {task.id}")
+        if (trouble := self._processes.trouble) is not None:
+            log.error("%s; taking nothing new until they can be run", trouble)
+            raise NoProcess from error
+        reason = str(error) if error.filename else error.strerror
+        self._room.note(f"cannot run a task: {reason}", f"holding task {task.id}")
         self._waiting.wait(TRY_AGAIN)
 
     def _is_at_work(self) -> bool:

@@ -51,7 +51,7 @@ class Slot:
         self._client, self._listener = context.client, context.listener
         self._spool, self._pool = context.spool, context.pool
         self._master, self._orders, self._outage = context.master, context.orders, context.outage
-        self._room = Outage("there is room again")
+        self._room = Outage("tasks can be run again")
         self._until_empty = work.until_empty
         self.has_emptied = False  # there was nothing to reserve, and so we leave
         self._registry = Registry(self._spool.root)
@@ -195,6 +195,9 @@ class Slot:
                 os.environ.get("PWD"),
             )
             self._orders.pause.by = NO_DIRECTORY
+        if self._processes.trouble is not None:
+            self._processes.fork_ahead()  # tries again to start a keeper
+            want = want or self._processes.trouble
         if self._room.note(want, "taking nothing new"):
             self._listener.decline()  # others may have the wake-up calls that came to us
             self._rest(TRY_AGAIN)

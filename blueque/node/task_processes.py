@@ -14,6 +14,7 @@ import errno
 import functools
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -109,6 +110,15 @@ class TaskProcesses:
     def refusal(self) -> str | None:
         """Why one of these modules cannot be imported."""
         return self._keeper.refusal
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no task can have a process: keepers do not start. None: as far as we know, they do."""
+        if not self._keeper.cannot_start:
+            return None
+        if not os.path.exists(sys.executable):
+            return f"cannot run tasks: the interpreter {sys.executable} is gone"
+        return f"cannot run tasks: their keeper {self._keeper.failure}"
 
     def take(
         self,

@@ -97,7 +97,10 @@ def become(orders: Orders) -> NoReturn:
     shown = sorted({name.run or "--exec" for name in orders.get_job().handlers.values()})
     program = package_copy.program(orders.package, __name__)
     arguments = [sys.executable, "-P", "-c", program, NAME, *shown]
-    os.execve(sys.executable, arguments, {_BIND: NAME, **os.environ, ORDERS: str(kept)})
+    try:
+        os.execve(sys.executable, arguments, {_BIND: NAME, **os.environ, ORDERS: str(kept)})
+    except OSError as error:  # the listener tells, and tries again
+        os._exit(error.errno or 1)
 
 
 class Keeper:

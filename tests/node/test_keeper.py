@@ -79,6 +79,8 @@ SOON = {
     "node.keeper.ANSWER": 0.5,
     "node.keeper.START": 3.0,
     "node.keeper.TRY_AGAIN": 0.2,
+    "node.keeper.RARELY": 0.5,
+    "node.launcher.TRY_AGAIN": 0.2,
 }  # seconds
 FAULTS = ["end at the start", "hang at the start", "kill", "kill after a fork", "stop"]
 
@@ -214,6 +216,21 @@ def test_without_room_for_processes_the_task_waits(programs):
     assert {ended(programs.client, task).attempt for task in waiting} == {1}
     assert run_once(programs, tasks + waiting)
     assert "keeper pid=" not in listener.log, "it is no reason for another one"
+
+
+def test_where_no_keeper_starts_the_task_goes_back_in_line_until_one_does(hasty):
+    have(hasty, "end at the start")
+    listener = hasty.listener("work:run")
+    task = hasty.client.get_queue("work").enqueue("quick")
+
+    listener.says("reason=no_process")
+    listener.says("cannot run tasks: their keeper has ended")
+    assert hasty.client.get_task(task).status == "pending"
+    have(hasty, None)
+
+    assert ended(hasty.client, task).status == "complete"
+    assert run_once(hasty, [task, *run(hasty, 1)])
+    assert "tasks can be run again" in listener.log
 
 
 def test_killed_while_it_waits_it_is_replaced(programs):
