@@ -27,7 +27,7 @@ standard error, and the exit code is the same.
 - Within a version, fields and kinds may be added. What is here keeps its name, its type and its meaning.
 - A *time* comes twice: `created` is text in ISO 8601 in UTC, and `created_seconds` the same in Unix seconds. Other
   durations and moments are seconds, and sizes bytes.
-- `null`: there is none, or it is not known. *Optional*: it is there only when there is something to say.
+- A task is named by its id. `null`: there is none, or it is not known. *Optional*: it is there only when there is something to say.
 - Numbers are never NaN or infinite. Characters that turn or hide text are escaped. Parameters and results are those of the
   task, as JSON; what is no JSON is text. In parameters, secrets are [`"[hidden]"`](security.md#secrets).
 - [The page](guide/web.md#for-programs) answers the kinds that only read over HTTP, at `/api/v1/KIND`.
