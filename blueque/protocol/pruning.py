@@ -96,10 +96,7 @@ def prune(
         same = [
             ended.task
             for ended, fields, noted in zip(seen, found, unsettled, strict=True)
-            if fields[:2] == (status, queue)
-            and ended_at(fields.finished, fields.updated) == ended.at
-            and fields.dependents is None
-            and noted is None
+            if noted is None and _is_as_seen(ended, fields, status, queue)
         ]
         del same[max(length - floor, 0) :]
         # From the tail, where the oldest are.
@@ -120,6 +117,15 @@ def prune(
     )
     deletion = _Deletion(look, queue, event)
     return transact(redis, "prune", look, decide, again=deletion.again)
+
+
+def _is_as_seen(seen: FinishedTask, fields: RemovableFields, status: str, queue: str) -> bool:
+    """Tell whether a task is still as it was seen to end, and no others wait for it."""
+    return (
+        fields[:2] == (status, queue)
+        and ended_at(fields.finished, fields.updated) == seen.at
+        and fields.dependents is None
+    )
 
 
 def purge(

@@ -264,8 +264,7 @@ def wait(
     is_answered: Callable[[Connection], bool],
     is_idle: bool = True,
 ) -> str | None:
-    """Wait for a marker and take it. Return its key; None: no marker came, or the wait was given
-    up.
+    """Wait for a marker and take it. Return its key; None: none came, or the wait was given up.
 
     listeners: the queue and the node of each registration of this listener.
     is_answered: waits until the connection has a reply. False gives up and closes the connection:
