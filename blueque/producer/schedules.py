@@ -172,9 +172,7 @@ class Schedule:
         return max(float(seen.record.get("last", 0)), seen.now)
 
     def next_times(self, count: int = 1) -> list[datetime]:
-        """Return the next planned times, in its zone, as if it were not paused. None of them was past
-        when it was loaded.
-        """
+        """Return the next planned times after it was loaded, in its zone, as if it were not paused."""
         return next_times(self.rule, self.decided, count)
 
     def history(self, limit: int = 100) -> list[Occurrence]:
