@@ -28,6 +28,7 @@ standard error, and the exit code is the same.
 - A *time* comes twice: `created` is text in ISO 8601 in UTC, and `created_seconds` the same in Unix seconds. Other
   durations and moments are seconds, and sizes bytes.
 - A task is named by its id. `null`: there is none, or it is not known. *Optional*: it is there only when there is something to say.
+- A `code` is the same for the same kind of problem. A `command` tells more, or helps. `has_more`: not all are shown.
 - Numbers are never NaN or infinite. Characters that turn or hide text are escaped. Parameters and results are those of the
   task, as JSON; what is no JSON is text. In parameters, secrets are [`"[hidden]"`](security.md#secrets).
 - [The page](guide/web.md#for-programs) answers the kinds that only read over HTTP, at `/api/v1/KIND`.
