@@ -113,6 +113,7 @@ from blueque.protocol.occurrences import plan_of
 from blueque.protocol.parents import TaskParent, parent_of
 from blueque.protocol.pruning import FinishedTask
 from blueque.protocol.recover import Loss
+from blueque.protocol.reserving import Popped
 from blueque.protocol.schedules import Define, Pause, Resume
 from blueque.protocol.transaction import prove
 from blueque.system.embedded_redis import Server
@@ -408,6 +409,7 @@ class Sample(NamedTuple):
     until: the line that is not reached, for there is nothing to change. At MULTI, UNWATCH comes
         instead.
     refuses: the error that is raised.
+    answers: what the call returns; ANY for what other tests look at.
     """
 
     function: str
@@ -420,6 +422,7 @@ class Sample(NamedTuple):
     look: int | None = None
     until: str = ""
     refuses: type[BluequeError] | None = None
+    answers: Any = mock.ANY
 
 
 class Case(NamedTuple):
@@ -445,6 +448,7 @@ def case(
     look: int | None = None,
     until: str | None = None,
     refuses: type[BluequeError] | None = None,
+    answers: Any = mock.ANY,
     **changed: Any,
 ) -> Case:
     """Return a case, for `samples`. call, values: if they are other ones than in most samples.
@@ -453,7 +457,7 @@ def case(
     """
     if until is None:
         until = "MULTI" if refuses else ""
-    fields = {"block": block, "look": look, "until": until, "refuses": refuses}
+    fields = {"block": block, "look": look, "until": until, "refuses": refuses, "answers": answers}
     fields |= {} if call is None else {"call": call}
     fields |= {} if values is None else {"values": values}
     return Case(name, given, holds, changed, fields)
@@ -1196,8 +1200,8 @@ def beat(
     return lambda redis: protocol.beat(redis, heartbeats, 9.25, task, may_hold)
 
 
-def pop(redis: Redis) -> None:
-    protocol.pop(redis, Q, NODE, I)
+def pop(redis: Redis) -> object:
+    return protocol.pop(redis, Q, NODE, I)
 
 
 def pop_from(line: str) -> Given:
@@ -1232,8 +1236,8 @@ def pause(reason: str | None = None) -> Given:
     return lambda redis: protocol.set_settings(redis, Q, pausing("ann", reason, 9.25), 9.25, "ann")
 
 
-def resume(redis: Redis) -> None:
-    protocol.set_settings(redis, Q, NOT_PAUSED, 9.25, "bob")
+def resume(redis: Redis) -> object:
+    return protocol.set_settings(redis, Q, NOT_PAUSED, 9.25, "bob")
 
 
 def notice(event: str, **facts: str | int) -> Values:
@@ -1457,8 +1461,8 @@ def decline_stack(token: str = T) -> Given:
     )
 
 
-def order(redis: Redis) -> None:
-    protocol.order(redis, Q, NODE, "drain", "ann", 9.25)
+def order(redis: Redis) -> object:
+    return protocol.order(redis, Q, NODE, "drain", "ann", 9.25)
 
 
 def leave_listener(redis: Redis) -> None:
@@ -1469,16 +1473,16 @@ def pause_listener(redis: Redis) -> None:
     protocol.order(redis, Q, NODE, "pause", "ann", 9.25)
 
 
-def delete(redis: Redis) -> None:
-    protocol.delete(redis, Q, "t1")
+def delete(redis: Redis) -> object:
+    return protocol.delete(redis, Q, "t1")
 
 
 def delete_by_ann(redis: Redis) -> None:
     protocol.delete(redis, Q, "t1", event=Event("deleted", "ann", 9.25))
 
 
-def deregister(redis: Redis) -> None:
-    protocol.deregister(redis, Q, NODE, I)
+def deregister(redis: Redis) -> object:
+    return protocol.deregister(redis, Q, NODE, I)
 
 
 def claim(instance: str | None = "instance-0") -> Given:
@@ -1493,12 +1497,12 @@ def observe_beaten(redis: Redis) -> None:
     protocol.observe(redis, [Q, "audio"], {Q: {NODE}, "audio": set()})
 
 
-def fence(redis: Redis) -> None:
-    protocol.fence(redis, Q, DEAD, "instance-0", "0", 9.25)
+def fence(redis: Redis) -> object:
+    return protocol.fence(redis, Q, DEAD, "instance-0", "0", 9.25)
 
 
-def fence_legacy(redis: Redis) -> None:
-    protocol.fence(redis, Q, DEAD, None, None, 9.25)
+def fence_legacy(redis: Redis) -> object:
+    return protocol.fence(redis, Q, DEAD, None, None, 9.25)
 
 
 def recover(instance: str | None = "instance-0", dead_claimant: str | None = None) -> Given:
@@ -1526,12 +1530,17 @@ def adopt(old: str = DEAD) -> Given:
     return lambda redis: protocol.adopt(redis, AttemptRef(Q, "t1", T, old), NODE, I, 9.25)
 
 
-def restore(redis: Redis) -> None:
-    protocol.restore(redis, AttemptRef(Q, "t1", T, NODE), I, 99, IDENTITY, 4.0, 9.25)
+def restore(redis: Redis) -> object:
+    return protocol.restore(redis, AttemptRef(Q, "t1", T, NODE), I, 99, IDENTITY, 4.0, 9.25)
 
 
-def reassert(redis: Redis) -> None:
-    protocol.reassert(redis, Q, "t1", NODE, I, OURS, 9.25)
+def restore_again(redis: Redis) -> object:
+    about = AttemptRef(Q, "t1", T, NODE)
+    return protocol.restore(redis, about, "instance-2", 99, IDENTITY, 4.0, 9.25)
+
+
+def reassert(redis: Redis) -> object:
+    return protocol.reassert(redis, Q, "t1", NODE, I, OURS, 9.25)
 
 
 def reassert_with(more: Mapping[str, str]) -> Given:
@@ -1886,8 +1895,8 @@ def next_dependents(redis: Redis) -> None:
     settling.next_dependents(redis, "settle", TaskParent("t1"), 9.25)
 
 
-def recheck(redis: Redis) -> None:
-    protocol.recheck(redis, Q, "t1", 9.25)
+def recheck(redis: Redis) -> object:
+    return protocol.recheck(redis, Q, "t1", 9.25)
 
 
 def tell(parent: str) -> Given:
@@ -2311,6 +2320,9 @@ SAMPLES = [
     created(
         "with a key, again", given(enqueue(WITH_KEY)), enqueue(WITH_KEY), WITH_KEY, until="MULTI"
     ),
+    created("again", given(enqueue(NEW)), enqueue(NEW), NEW, MAY_EXIST, until="MULTI")._replace(
+        answers=False
+    ),
     created(
         "with a key that is kept",
         raw("SET", keys.key_kept("t1"), "m2"),
@@ -2618,17 +2630,17 @@ SAMPLES = [
             "a pause that ends after a time was due",
             given(defined(), pause_recurring()),
             FIELD_IS_GONE,
-            call=resume_recurring(12.5),
+            call=resume_recurring(10.5),
             values={
                 **OF_SCHEDULE,
                 **moved_on(
-                    ["last", 12, "planned", 20, "at", 20],
+                    ["last", 10, "planned", 20, "at", 20],
                     {"missed": 1},
-                    decided("missed", 10, 12.5, why="paused"),
+                    decided("missed", 10, 10.5, why="paused"),
                     score=20,
                 ),
-                **told("resumed", 12.5),
-                "NOW": 12.5,
+                **told("resumed", 10.5),
+                "NOW": 10.5,
                 "GONE": ["paused", "paused_by", "paused_reason"],
             },
         ),
@@ -2802,12 +2814,18 @@ SAMPLES = [
     ),
     *samples("pop", pop, TASK)(
         case("one", given(registered(), enqueued("t1"))),
-        case("several lines", given(registered(), enqueued("t1", **IS_URGENT)), until="MULTI"),
+        case(
+            "several lines",
+            given(registered(), enqueued("t1", **IS_URGENT)),
+            until="MULTI",
+            answers=Popped(refusal="choose"),
+        ),
         case(
             "paused",
             given(registered(), enqueued("t1"), pause()),
             call=pop_from("0"),
             until="MULTI",
+            answers=Popped(refusal="paused"),
         ),
         case("not registered", enqueued("t1"), refuses=NotRegistered),
     ),
@@ -3204,6 +3222,7 @@ SAMPLES = [
             call=place(priority=0),
             LINE=keys.line(Q, "5"),
         ),
+        case("not urgent already", enqueued("t1"), call=place(priority=0), until="MULTI"),
         case("urgent, and scheduled", scheduled("t1", 20.5), PRIORITIZED, values=TO_SEVEN),
         case(
             "urgent, and reserved",
@@ -3349,6 +3368,7 @@ SAMPLES = [
             "a pause",
             nothing,
             "some are to be there",
+            answers=True,
             values={
                 **TASK,
                 "NAME": ["paused", "paused_by"],
@@ -3368,7 +3388,13 @@ SAMPLES = [
                 **notice("paused", by="ann", reason="full"),
             },
         ),
-        case("a second pause", pause("full"), NAME=["paused", "paused_by"], until="MULTI"),
+        case(
+            "a second pause",
+            pause("full"),
+            NAME=["paused", "paused_by"],
+            until="MULTI",
+            answers=False,
+        ),
         case(
             "the end of a pause",
             pause("full"),
@@ -3425,6 +3451,7 @@ SAMPLES = [
             call=settings(lead="5", weight=None),
             NAME=["lead", "weight"],
             until="MULTI",
+            answers=False,
         ),
     ),
     *samples("freeze", freeze([Q], ["complete", "failed", "cancelled"]), FREEZE)(
@@ -3743,7 +3770,7 @@ SAMPLES = [
     *samples("order", order, ORDER)(
         case("as usual", registered(), BY_A_PERSON, **of_listener("listener_draining")),
         case("again", given(registered(), order), until="MULTI"),
-        case("nobody there", nothing, until="MULTI"),
+        case("nobody there", nothing, until="MULTI", answers=False),
         case(
             "pause",
             registered(),
@@ -3767,7 +3794,7 @@ SAMPLES = [
         ),
     ),
     *samples("delete", delete, TASK)(
-        case("complete", completed("t1"), "it is complete"),
+        case("complete", completed("t1"), "it is complete", answers=True),
         case(
             "with tags", given(completed("t1"), tagged("t1")), "it is complete", **untagging("t1")
         ),
@@ -3795,7 +3822,7 @@ SAMPLES = [
             given(completed("t1"), raw("ZADD", keys.UNSETTLED_MEMBERS, 1, "t1")),
             refuses=HasDependents,
         ),
-        case("again", nothing, until="MULTI"),
+        case("again", nothing, until="MULTI", answers=False),
         case("not finished", enqueued("t1"), refuses=WrongState),
         case(
             "of another queue",
@@ -3804,23 +3831,33 @@ SAMPLES = [
         ),
     ),
     *samples("deregister", deregister, OF_DEAD)(
-        case("as usual", registered(), MEMBER, values=TASK),
+        case("as usual", registered(), MEMBER, values=TASK, answers=True),
         case("struck off", given(registered(), struck_off), values=TASK),
-        case("holding a task", given(registered(), reserved("t1")), values=TASK, until="MULTI"),
-        case("one that is dead", fenced(), call=deregister_dead()),
+        case(
+            "holding a task",
+            given(registered(), reserved("t1")),
+            values=TASK,
+            until="MULTI",
+            answers=False,
+        ),
+        case(
+            "replaced", registered(instance="instance-2"), values=TASK, until="MULTI", answers=False
+        ),
+        case("again", given(registered(), deregister), values=TASK, until="MULTI", answers=True),
+        case("one that is dead", fenced(), call=deregister_dead(), answers=True),
     ),
     *samples("observe", observe, OBSERVED)(
         case("as usual", in_two, NOT_BEATEN),
         case("after a beat", in_two, call=observe_beaten, UNREAD=[]),
     ),
     *samples("fence", fence, FENCE)(
-        case("as usual", dead_listener, MEMBER, values=DIED),
+        case("as usual", dead_listener, MEMBER, values=DIED, answers=True),
         case(
             "struck off",
             given(dead_listener, raw("SREM", keys.listeners(Q), DEAD)),
             values={**DIED, "STRUCK": ["struck", 1]},
         ),
-        case("again", given(dead_listener, fence), until="MULTI"),
+        case("again", given(dead_listener, fence), until="MULTI", answers=True),
         case(
             "has beaten",
             given(
@@ -3828,9 +3865,16 @@ SAMPLES = [
                 lambda redis: protocol.beat(redis, [Heartbeat(Q, DEAD, "instance-0", 1)], 3.0),
             ),
             until="MULTI",
+            answers=False,
         ),
-        case("one of 1.0.0", raw("SADD", keys.listeners(Q), DEAD), call=fence_legacy, block=1),
-        case("one of 1.0.0, again", nothing, call=fence_legacy, until="MULTI"),
+        case(
+            "one of 1.0.0",
+            raw("SADD", keys.listeners(Q), DEAD),
+            call=fence_legacy,
+            block=1,
+            answers=True,
+        ),
+        case("one of 1.0.0, again", nothing, call=fence_legacy, until="MULTI", answers=False),
     ),
     *samples("recover", recover(), FENCE)(
         case("reserved", fenced(held_by_the_dead)),
@@ -3846,9 +3890,25 @@ SAMPLES = [
             given(enqueued("t1"), raw("RPOPLPUSH", keys.pending(Q), keys.reserved(Q, DEAD))),
             call=recover(None),
         ),
-        case("deleted", fenced(raw("LPUSH", keys.reserved(Q, DEAD), "t1")), block=1),
-        case("started", fenced(started_by_the_dead), until="MULTI"),
-        case("claimed", fenced(held_by_the_dead, claimed), until="MULTI"),
+        case(
+            "deleted",
+            fenced(raw("LPUSH", keys.reserved(Q, DEAD), "t1")),
+            block=1,
+            answers="dropped",
+        ),
+        case(
+            "of another queue",
+            fenced(held_by_the_dead, raw("HSET", keys.task("t1"), "queue", "other")),
+            block=1,
+        ),
+        case("started", fenced(started_by_the_dead), until="MULTI", answers="started"),
+        case("claimed", fenced(held_by_the_dead, claimed), until="MULTI", answers="claimed"),
+        case(
+            "claimed, and started",
+            fenced(started_by_the_dead, claimed, raw("HDEL", keys.task("t1"), "pid_start")),
+            until="MULTI",
+            answers="claimed",
+        ),
         case("again", fenced(held_by_the_dead, fence, recover()), until="MULTI"),
     ),
     *samples("adopt", adopt(), ADOPT)(
@@ -3900,6 +3960,13 @@ SAMPLES = [
             values={**LOSE_FOR_GOOD, "NODE": NODE},
         ),
         case("again", fenced(started_by_the_dead, fence, lose()), until="MULTI"),
+        case(
+            "of a listener of 1.0.0 that is back",
+            given(dead_listener, started_by_the_dead, raw("DEL", keys.listener(Q, DEAD))),
+            call=lose(instance=None),
+            until="MULTI",
+            answers=None,
+        ),
     ),
     *samples("restore", restore, RESTORE)(
         case("as usual", given(lost(DEAD, "instance-0"), registered())),
@@ -3911,6 +3978,8 @@ SAMPLES = [
         ),
         case("again", given(lost(DEAD, "instance-0"), registered(), restore), until="MULTI"),
         case("requeued", given(lost(DEAD, "instance-0"), registered(), requeue), until="MULTI"),
+        case("of ours", given(lost(), registered(instance="instance-2")), call=restore_again),
+        case("failed in another way", failed("t1"), until="MULTI", answers=None),
         case("not registered", lost(), refuses=NotRegistered),
     ),
     *samples("reassert", reassert, REASSERT)(
@@ -3947,6 +4016,12 @@ SAMPLES = [
             given(registered(), enqueued("t1", **IS_URGENT)),
             NOT_IN_LIST,
             **URGENT,
+        ),
+        case(
+            "pending, to begin again",
+            given(registered(), enqueued("t1"), raw("HSET", keys.task("t1"), "attempt", 1)),
+            until="MULTI",
+            answers=None,
         ),
         case("again", given(registered(), reassert), until="MULTI"),
         case("ended", completed("t1"), until="MULTI"),
@@ -4269,7 +4344,7 @@ SAMPLES = [
             call=tell("t2"),
             **OF_T2,
         ),
-        case("not blocked", enqueued("t1"), HAS_COME, block=3),
+        case("not blocked", enqueued("t1"), HAS_COME, block=3, answers="stale"),
     ),
     *samples("unblock", unblock(), UNBLOCK)(
         case(
@@ -4308,7 +4383,7 @@ SAMPLES = [
             NAMES=ON_GROUP,
         ),
         case("again", given(waits_for_two, unblock()), until="MULTI"),
-        case("not among them", waits_for_two, call=unblock("t4"), until="MULTI"),
+        case("not among them", waits_for_two, call=unblock("t4"), until="MULTI", answers="blocked"),
         case("not blocked", enqueued("t1"), refuses=WrongState),
         case(
             "of a workflow that is not complete",
@@ -4419,9 +4494,14 @@ SAMPLES = [
             CLOSED=["state", "closed", "closed", 9.25],
             WHO=["cancelled_by", "ann", "cancel_reason", "enough"],
         ),
-        case("a closed one", given(opened_group, closed_group), WHO=["cancelled_by", "ann"]),
-        case("again", given(opened_group, cancel_group()), until="MULTI"),
-        case("that has ended", ended_group, until="MULTI"),
+        case(
+            "a closed one",
+            given(opened_group, closed_group),
+            WHO=["cancelled_by", "ann"],
+            answers=True,
+        ),
+        case("again", given(opened_group, cancel_group()), until="MULTI", answers=True),
+        case("that has ended", ended_group, until="MULTI", answers=False),
         case("there is none", nothing, refuses=NoSuchGroup),
     ),
     *samples("enqueue_members", enqueue_members(KEYED_MEMBERS), KEYED_MEMBERS)(
@@ -4720,11 +4800,12 @@ SAMPLES = [
         ),
     ),
     *samples("finish_group", finish_group, IN_GROUP)(
-        case("as usual", given(opened_group, closed_group)),
+        case("as usual", given(opened_group, closed_group), answers="ended"),
         case(
             "a member runs again",
             given(ended_group, raw("SADD", keys.open_members(GROUP), "t1")),
             block=1,
+            answers="closed",
         ),
         case("an open one", opened_group, block=2),
         case("without a record", nothing, block=3),
@@ -4732,6 +4813,7 @@ SAMPLES = [
     ),
     *samples("settle_group", settle_group, SETTLE_GROUP)(
         case("none waits", ended_group, WOULD_STAY),
+        case("none waits, again", given(ended_group, settle_group)),
         case(
             "failed, a task waits on",
             given(
@@ -4854,7 +4936,7 @@ def test_the_server_sees_what_the_section_says(sample, redis, monitor):
 
     def call() -> None:
         with outcome:
-            sample.call(redis)
+            assert sample.call(redis) == sample.answers
 
     before = {
         task: as_hash(*redis.read(("HGETALL", keys.task(task))))
