@@ -263,7 +263,73 @@ def test_one_task_at_a_time_waits_for_the_end_of_the_one_before(client, cli, hou
     assert what(client) == [("made", None, 1)] * 2 + [("skipped", "overlap", 1)]
 
 
+def test_nothing_comes_of_what_is_paused_or_over(client, hourly):
+    hourly()
+    record, later = schedules.records(client.connections, ["hourly"])[0], time.time() + 2 * HOUR
+    assert plan_of("hourly", record, later) is not None
+
+    over = {name: text for name, text in record.items() if name not in ("planned", "at")}
+
+    assert plan_of("hourly", over, later) is None
+    assert plan_of("hourly", record | {"paused": "1.5"}, later) is None
+
+
+def test_a_lock_that_the_task_before_does_not_hold_keeps_no_task_apart_from_it(client, hourly):
+    schedule = hourly(overlap="queue")
+    schedule.trigger()
+    start_one(client)
+
+    changed = hourly(overlap="queue", lock="licence")
+
+    with pytest.raises(WrongSchedule, match="without the lock"):
+        changed.trigger()
+
+
+def test_none_is_made_beside_one_that_runs_if_the_schedule_skips_it(client, hourly):
+    schedule = hourly(overlap="skip")
+    schedule.trigger()
+    start_one(client)
+
+    with pytest.raises(WrongSchedule, match="lets none come beside it"):
+        schedule.trigger()
+
+
+def test_the_newest_task_is_the_current_one_unless_it_was_made_by_force(client, hourly):
+    schedule = hourly(overlap="allow")
+
+    _, newest = schedule.trigger(), schedule.trigger()
+    assert schedule.record["current"] == newest
+
+    schedule.trigger(force=True)
+    assert schedule.record["current"] == newest
+
+
+def test_failed_tasks_in_a_row_are_counted(client, hourly):
+    schedule, listener = hourly(), client.get_listener("reports")
+    listener.register(Timing())
+    counts = []
+    for how in ("fail", "fail", "cancel", "complete", "fail"):
+        task = schedule.trigger()
+        counts.append(schedule.record["failures"])
+        if how == "cancel":
+            client.get_queue("reports").cancel(task)
+        else:
+            processor = client.get_processor(listener.take())
+            processor.start(77)
+            processor.fail("why") if how == "fail" else processor.complete("out")
+
+    assert counts == [0, 1, 2, 2, 0]
+
+
 # What people do
+
+
+def test_a_schedule_that_changes_in_a_pause_stays_paused(cli, hourly):
+    hourly().pause()
+
+    hourly(every="30m")
+
+    assert cli.zscore(keys.SCHEDULES, "hourly") == float("inf")
 
 
 def test_what_was_planned_in_a_pause_is_missed_or_caught_up(client, cli, hourly):
@@ -287,11 +353,12 @@ def test_what_was_planned_in_a_pause_is_missed_or_caught_up(client, cli, hourly)
     assert [task.id for task in tasks(client)] == [id_of_occurrence("hourly", times[-1])]
 
 
-def test_a_change_runs_nothing_of_the_past_and_says_what_is_lost(client, cli, hourly):
+@pytest.mark.parametrize("hours", [1, 3])
+def test_a_change_runs_nothing_of_the_past_and_says_what_is_lost(client, cli, hourly, hours):
     hourly()
-    miss(cli, "hourly", 3)
+    miss(cli, "hourly", hours)
     changed = hourly(every="30m")
-    assert what(client) == [("missed", "changed", 3)]
+    assert what(client) == [("missed", "changed", hours)]
     assert changed.record["version"] == 2 and changed.record["planned"] > time.time() - 1
     fire(client)
     assert tasks(client) == []
@@ -305,6 +372,7 @@ def test_who_changes_a_schedule_is_told_what_that_was(client, hourly):
     told = [protocol.set_schedule(client.connections, "hourly", each, "ann") for each in changes]
 
     assert told == ["same", "changed", "paused", "same", "resumed"]
+    assert protocol.set_schedule(client.connections, "other", changes[0], "ann") == "new"
 
 
 def test_of_two_who_make_one_name_at_the_same_instant_one_is_refused(

@@ -16,6 +16,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.new_task import NewTask
 from blueque.protocol import children
 from blueque.protocol.ends import End
+from blueque.protocol.settling import Settled
 
 ABOVE, BELOW, NODE = "parents", "video", "host_1"
 NOW = 9.5
@@ -257,3 +258,19 @@ def test_recheck_sees_to_a_hundred_of_many_parents_at_a_time(redis):
         protocol.recheck(redis, BELOW, "c", NOW)
 
     assert status(redis) == "pending"
+
+
+def test_who_settles_is_told_what_came_of_it(redis):
+    parent(redis, "p", "q")
+    child(redis, "freed", {"p": "any"})
+    child(redis, "half", {"p": "any", "q": "ok"})
+    child(redis, "off", {"p": "ok"}, broken="cancel")
+    child(redis, "below", {"off": "ok"})
+    child(redis, "gone", {"p": "any"})
+    protocol.cancel(redis, BELOW, "gone", "ann", None, 5.5)
+    start(redis)
+    end(redis, how="failed")
+
+    settled = protocol.settle(redis, "p", NOW)
+
+    assert settled == Settled(removed=3, waiting=1, freed=1, cancelled=1, ended=("off",))

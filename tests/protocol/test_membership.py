@@ -7,7 +7,7 @@ from __future__ import annotations
 from transactions import protocol
 
 from blueque.model.attempt_ref import AttemptRef
-from blueque.protocol.membership import Heartbeat
+from blueque.protocol.membership import Heartbeat, order_of
 
 NODE = "host_1"
 
@@ -53,3 +53,9 @@ def test_a_beat_tells_how_the_task_stands_that_a_listener_watches(redis):
 
     assert (standing.status, standing.token, standing.node) == ("started", "token1", "host_2")
     assert (standing.held, lost) == ((("video", "t1"),), [])
+
+
+def test_of_the_orders_in_several_queues_a_listener_obeys_drain_first():
+    orders = [[None, None], [None, "pause", "leave"], ["pause", None, "drain"]]
+
+    assert [order_of(each) for each in orders] == [None, "pause", "drain"]

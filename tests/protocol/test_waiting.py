@@ -37,3 +37,21 @@ def test_a_task_with_needs_that_1_0_0_has_put_in_the_default_line_is_put_in_its_
         protocol.reserve(redis, AttemptRef("video", "t1", "token", NODE), "i1", 6.5, True, "0")
 
     assert state() == before
+
+
+@pytest.mark.parametrize("want", ["lock", "limit"])
+def test_whose_task_has_to_wait_is_told_for_what(redis, want):
+    line, needs = ("0,lock:a=1", {"needs": "lock:a=1"}) if want == "lock" else ("0", {})
+    if want == "limit":
+        protocol.set_settings(redis, "video", {"max_running": "1"}, 1.5)
+    for task in ("t1", "t2"):
+        protocol.enqueue(redis, "video", task, "in", 5.5, needs)
+
+    def reserve(task):
+        assert protocol.pop(redis, "video", NODE, "i1", line).task == task
+        attempt = AttemptRef("video", task, "token", NODE)
+        return protocol.reserve(redis, attempt, "i1", 6.5, True, line)
+
+    assert reserve("t1") is not None
+    with pytest.raises(NotFree, match=want):
+        reserve("t2")
