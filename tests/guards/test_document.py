@@ -2921,6 +2921,16 @@ SAMPLES = [
         case("again", given(registered(), reserved("t1")), values=TASK, until="MULTI"),
         case("not in our list", given(registered(), enqueued("t1")), values=TASK, until="MULTI"),
         case(
+            "held by another node",
+            given(
+                registered(),
+                reserved("t1", token="token-2"),
+                raw("HSET", keys.task("t1"), "node", "other"),
+            ),
+            values=TASK,
+            block=1,
+        ),
+        case(
             "held by a former life",
             given(registered(), reserved("t1", token="token-0")),
             values=TASK,
@@ -3391,6 +3401,9 @@ SAMPLES = [
         case(
             "a second pause",
             pause("full"),
+            call=lambda redis: protocol.set_settings(
+                redis, Q, pausing("bob", None, 10.5), 10.5, "bob"
+            ),
             NAME=["paused", "paused_by"],
             until="MULTI",
             answers=False,

@@ -53,5 +53,5 @@ def test_whose_task_has_to_wait_is_told_for_what(redis, want):
         return protocol.reserve(redis, attempt, "i1", 6.5, True, line)
 
     assert reserve("t1") is not None
-    with pytest.raises(NotFree, match=want):
+    with pytest.raises(NotFree, match=f"no free {want}$"):
         reserve("t2")
