@@ -3663,6 +3663,12 @@ SAMPLES = [
             *HOLDS,
             **SHARED,
         ),
+        case(
+            "reserved, and counted",
+            given(registered(), reserved("t1"), raw("HSET", keys.task("t1"), "counted", 1)),
+            RESERVED,
+            *HOLDS[1:],
+        ),
         case("blocked", given(enqueued("t2"), waiting("t1", t2="ok")), BLOCKED),
         case("others wait for it", given(enqueued("t1"), is_parent), PENDING),
         case("started", given(registered(), started("t1")), block=1),
