@@ -110,8 +110,8 @@ def history(
     blueque history -f -q render --on failed --exec ./page.sh --place pager.json
 
     A task keeps its first 20 events and its last 80; a queue keeps about 10,000 events of all its tasks. AFTER is the time
-    since the event before. With -q and --json each event is an object on a line of its own. The other options need
-    -q; --exec and --place need -f, too.
+    since the event before. With -q and --json each event is an object on a line of its own. All other options need -q;
+    --exec and --place need -f, too.
 
     The program of --exec gets an event at a time; no shell runs. If it does not end with 0, it is run again for the
     same event, and later events wait. With --place it gets each event that the queue still

@@ -48,8 +48,8 @@ def apply(invocation: Invocation, prune: bool, dry_run: bool) -> None:
     --dry-run warns if more than 1,000 planned times share a minute of the next 31 days:
     jitter spreads them.
 
-    A Redis has one file of recurring tasks: with --prune, two files remove each other's. It never removes those that
-    were made by hand.
+    A Redis has one file of recurring tasks: with --prune, two files would remove the tasks of each other. It
+    never removes those that were made by hand.
     """
     from blueque.producer import schedule_file  # here: --help does without
 
