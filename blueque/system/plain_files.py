@@ -136,17 +136,32 @@ def remove_by_steps(path: str) -> Iterator[None]:
         pass
 
 
-def _remove_by_steps(path: str) -> Iterator[None]:
+def _remove_by_steps(name: str, directory: int | None = None) -> Iterator[None]:
+    """Do it with what has this name in an open directory. By its path, it could be elsewhere: a process that
+    the task has left may put a link in the place of a directory meanwhile.
+    """
     try:
-        mode = os.lstat(path).st_mode
-        if not stat.S_ISDIR(mode):
-            os.unlink(path)
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
+            os.unlink(name, dir_fd=directory)
             return
-        if mode & stat.S_IRWXU != stat.S_IRWXU:  # as some caches protect themselves
-            os.chmod(path, stat.S_IRWXU)
-        for name in os.listdir(path):
-            yield from _remove_by_steps(f"{path}/{name}")
-            yield
-        os.rmdir(path)
+        inside = _open_directory(name, directory)
+        try:
+            if os.fstat(inside).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.fchmod(inside, stat.S_IRWXU)
+            for each in os.listdir(inside):
+                yield from _remove_by_steps(each, inside)
+                yield
+        finally:
+            os.close(inside)
+        os.rmdir(name, dir_fd=directory)
     except OSError:
         pass
+
+
+def _open_directory(name: str, directory: int | None) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    try:
+        return os.open(name, flags, dir_fd=directory)
+    except PermissionError:  # as some caches protect themselves
+        os.chmod(name, stat.S_IRWXU, dir_fd=directory)
+        return os.open(name, flags, dir_fd=directory)

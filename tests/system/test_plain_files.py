@@ -87,3 +87,33 @@ def test_a_file_is_written_and_replaced_whatever_stands_there(tmp_path, kind):
             sorted(path.read_text() for path in tmp_path.glob("file*.*/a file"))
             == ["in the way"] * 2
         ), "it is kept"
+
+
+def test_what_is_removed_by_steps_is_never_outside_of_it(tmp_path):
+    """A process that the task has left may move directories meanwhile."""
+    tree, kept = tmp_path / "tree", tmp_path / "kept"
+    for directory in (tree / "some", kept):
+        directory.mkdir(parents=True)
+        for name in ("a", "b"):
+            (directory / name).touch()
+    steps = plain_files.remove_by_steps(str(tree))
+    next(steps)
+
+    (tree / "some").rename(tmp_path / "moved")
+    (tree / "some").symlink_to(kept)
+    list(steps)
+
+    assert sorted(os.listdir(kept)) == ["a", "b"]
+
+
+def test_directories_whose_path_is_too_long_for_a_call_are_removed(tmp_path):
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("x" * 250, dir_fd=here)
+        here = os.open("x" * 250, os.O_RDONLY, dir_fd=(above := here))
+        os.close(above)
+    os.close(here)
+
+    list(plain_files.remove_by_steps(str(tmp_path / ("x" * 250))))
+
+    assert os.listdir(tmp_path) == []
