@@ -61,14 +61,14 @@ class Prepared(NamedTuple):
 class Launcher:
     """Starts a process for each task that its slot has reserved.
 
-    room: logs that the spool has no room, and that it has room again.
+    outage: logs that tasks cannot be run, and that they can be run again.
     """
 
     def __init__(
-        self, context: NodeContext, waiting: Waiting, processes: TaskProcesses, room: Outage
+        self, context: NodeContext, waiting: Waiting, processes: TaskProcesses, outage: Outage
     ) -> None:
         self._context, self._waiting = context, waiting
-        self._processes, self._room = processes, room
+        self._processes, self._outage = processes, outage
         self._host = hosts.host_name()
         self._claim: Claim | None = None  # of our task
 
@@ -197,13 +197,13 @@ class Launcher:
                 self._fill(task, attempt, kept, given)
                 attempt.open(spool.open_path, taken.pid, int(taken.identity["pid_start"]))
             except OSError as error:
-                self._hold(task, error)
+                self._hold(task, error, taken is not None)
                 if attempt is not None and not os.path.exists(attempt.path):
                     attempt = None  # the spool has been removed under our hands
                 spool.want_of_room()  # makes it again
             else:
-                if self._room.is_on:
-                    self._room.note(None)
+                if self._outage.is_on:
+                    self._outage.note(None)
                 return task, attempt, taken
 
     def _fill(
@@ -219,17 +219,17 @@ class Launcher:
         if context.defaults.of(task.queue).cwd.is_own:
             attempt.make_cwd()
 
-    def _hold(self, task: Task, error: OSError) -> None:
-        """Wait before the next try to run a task. Raises OrderCame; NoProcess, if the next try is
-        likely to fail, too.
+    def _hold(self, task: Task, error: OSError, has_process: bool) -> None:
+        """Wait before the next try to run a task. Raises OrderCame; NoProcess, if it has none and the
+        next try is likely to fail, too.
         """
         if not self._is_at_work():
             raise OrderCame from error
-        if (trouble := self._processes.trouble) is not None:
+        if not has_process and (trouble := self._processes.trouble) is not None:
             log.error("%s; taking nothing new until they can be run", trouble)
             raise NoProcess from error
         reason = str(error) if error.filename else error.strerror
-        self._room.note(f"cannot run a task: {reason}", f"holding task {task.id}")
+        self._outage.note(f"cannot run a task: {reason}", f"holding task {task.id}")
         self._waiting.wait(TRY_AGAIN)
 
     def _is_at_work(self) -> bool:

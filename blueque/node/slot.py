@@ -51,7 +51,8 @@ class Slot:
         self._client, self._listener = context.client, context.listener
         self._spool, self._pool = context.spool, context.pool
         self._master, self._orders, self._outage = context.master, context.orders, context.outage
-        self._room = Outage("tasks can be run again")
+        self._room = Outage("there is room again")
+        self._unable = Outage("tasks can be run again")
         self._until_empty = work.until_empty
         self.has_emptied = False  # there was nothing to reserve, and so we leave
         self._registry = Registry(self._spool.root)
@@ -64,7 +65,7 @@ class Slot:
         self._supervisor = Supervisor(
             context, self._duties, self._waiting, self._processes, self._adoption
         )
-        self._launcher = Launcher(context, self._waiting, self._processes, self._room)
+        self._launcher = Launcher(context, self._waiting, self._processes, self._unable)
         self._died_before_start = 0  # task processes, one after the other
 
     def run(self) -> bool:
@@ -160,10 +161,10 @@ class Slot:
             if self._duties.orphans or self._duties.has_unwatched():
                 return None
             try:
-                if self._is_prevented():
+                is_prevented = self._is_prevented()
+                if is_prevented:
                     may_take = True
-                    continue
-                if may_take and not self._orders.is_paused:
+                elif may_take and not self._orders.is_paused:
                     duty = "take"
                     task = self._listener.take()
                     self._outage.note(None, duty=duty)
@@ -172,6 +173,8 @@ class Slot:
                 if self._until_empty and (self._orders.is_paused or self._is_empty()):
                     self._leave_empty()
                     return None
+                if is_prevented:
+                    continue
                 duty = "wait"
                 may_take = self._waiting.wait_for_work()
                 self._outage.note(None, duty=duty)
@@ -195,10 +198,10 @@ class Slot:
                 os.environ.get("PWD"),
             )
             self._orders.pause.by = NO_DIRECTORY
-        if self._processes.trouble is not None:
+        if (trouble := self._processes.trouble) is not None:
             self._processes.fork_ahead()  # tries again to start a keeper
-            want = want or self._processes.trouble
-        if self._room.note(want, "taking nothing new"):
+        is_full = self._room.note(want, "taking nothing new")
+        if self._unable.note(trouble, "taking nothing new") or is_full:
             self._listener.decline()  # others may have the wake-up calls that came to us
             self._rest(TRY_AGAIN)
             return True

@@ -113,8 +113,10 @@ class TaskProcesses:
 
     @property
     def trouble(self) -> str | None:
-        """Why no task can have a process: keepers do not start. None: as far as we know, they do."""
-        if not self._keeper.cannot_start:
+        """Why no task can have a process: none waits, and keepers do not start. None: as far as we know,
+        the next one can.
+        """
+        if self._waiting or not self._keeper.cannot_start:
             return None
         if not os.path.exists(sys.executable):
             return f"cannot run tasks: the interpreter {sys.executable} is gone"
@@ -180,7 +182,7 @@ class TaskProcesses:
         """Wait until the keeper has forked a process, or cannot. Raises OSError."""
         while not self._waiting and may_wait():
             self.start()
-            if not self._keeper.is_there:
+            if self._keeper.cannot_start or not self._keeper.is_there:
                 raise OSError(errno.EAGAIN, "its keeper has ended, and another one starts soon")
             self._keeper.ask(self._to_prepare())
             # A signal or a duty cuts it short, and so does an answer, which is collected.

@@ -424,7 +424,7 @@ def test_with_a_full_disk_nothing_is_taken_which_is_said_once_until_there_is_roo
     assert len(disk.listener.lines("taking nothing new")) == 1
     disk.empty()
     assert outcome(programs.client, task_id).result == "done"
-    assert len(disk.listener.lines("tasks can be run again")) == 1
+    assert len(disk.listener.lines("there is room again")) == 1
     assert disk.listener.stop() == 0
 
 

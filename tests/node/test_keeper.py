@@ -29,7 +29,7 @@ from running import (
 
 from blueque import Task
 from blueque.model import keys
-from blueque.node.keeper import Keeper
+from blueque.node.keeper import FAILURES, Keeper
 from blueque.system import process
 from blueque.task_process.main import NAME
 
@@ -231,6 +231,41 @@ def test_where_no_keeper_starts_the_task_goes_back_in_line_until_one_does(hasty)
     assert ended(hasty.client, task).status == "complete"
     assert run_once(hasty, [task, *run(hasty, 1)])
     assert "tasks can be run again" in listener.log
+
+
+def test_a_keeper_that_hangs_at_each_start_is_as_good_as_none(url, tmp_path, site):
+    times = {**SOON, "node.keeper.START": 0.3, "node.keeper.RARELY": 0.2}
+    with Programs(url, tmp_path, sabotaged(site, times)) as programs:
+        programs.write(WORK)
+        have(programs, "hang at the start")
+        listener = programs.listener("work:run")
+        programs.client.get_queue("work").enqueue("quick")
+
+        listener.says("reason=no_process")
+        listener.says("cannot run tasks: their keeper has not started in time")
+
+
+def test_a_process_that_waits_takes_tasks_though_no_keeper_starts(hasty):
+    listener = hasty.listener("work:run", "--reuse", "1000000")
+    tasks = run(hasty, 1)
+    have(hasty, "end at the start")
+    os.kill(keeper_of(slot_of(listener)), signal.SIGKILL)
+    while len(listener.lines("keeper pid=")) <= FAILURES:
+        tasks += run(hasty, 1)
+
+    assert run_once(hasty, tasks + run(hasty, 3))
+
+
+def test_a_listener_that_can_run_nothing_leaves_an_empty_queue(hasty):
+    have(hasty, "end at the start")
+    task = hasty.client.get_queue("work").enqueue("quick")
+    listener = hasty.listener("work:run", "--until-empty")
+    listener.says("reason=no_process")
+
+    hasty.client.get_queue("work").cancel(task)
+
+    listener.says("nothing left to take")
+    assert listener.wait() == 0
 
 
 def test_killed_while_it_waits_it_is_replaced(programs):
