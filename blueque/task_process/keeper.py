@@ -204,12 +204,15 @@ class Keeper:
     def _reap(self) -> None:
         for pid in process.ended_children():
             place = self._places.pop(pid, None)
-            # It has come to us from a task, or its exit record says more than we could.
-            if place is None or self._board[place] == RECORDED:
+            if place is None:  # it has come to us from a task
                 process.reap(pid)
                 continue
-            reaped = self._spool.reap(pid)
-            self._spool.remove_blank(pid)
+            if self._board[place] == RECORDED:
+                reaped = process.wait_usage(pid)
+            else:
+                reaped = self._spool.reap(pid)
+                self._spool.remove_blank(pid)
+            # Also of one with an exit record, which the last code of the task may have removed.
             self.send("ended", pid, *reaped)
 
     def _lose_slot(self) -> None:

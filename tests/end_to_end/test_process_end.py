@@ -430,3 +430,22 @@ def test_a_process_that_does_not_end_is_ended_and_its_task_is_complete(programs,
     until(lambda: programs.client.get_task(task).status != "started", what="the end")
     ended = programs.client.get_task(task)
     assert (ended.status, ended.result) == ("complete", "done")
+
+
+def test_a_task_whose_exit_functions_remove_its_exit_record_has_ended_as_its_process_did(
+    shared_server, tmp_path
+):
+    with Programs(shared_server.url, tmp_path) as programs:
+        programs.write(
+            """
+            import atexit, os, shutil
+
+            def run(task):
+                atexit.register(shutil.rmtree, os.environ["BLUEQUE_TASK_DIR"])
+            """
+        )
+        programs.listener("work:run", queue="removed")
+
+        task = outcome(programs.client, programs.client.get_queue("removed").enqueue(None))
+
+        assert task.error == "the process left with exit code 0 and without a result"
