@@ -38,7 +38,7 @@ OTHER = """
     import blueque
     from films import film
 
-    @blueque.handler("sounds", time_limit="300ms", grace=0)
+    @blueque.handler("sounds", time_limit="2s", grace=0)
     def sound(task):
         if task.parameters == "wait":
             blueque.current_task().progress(0.5)

@@ -501,7 +501,9 @@ def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):
 
 def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue, run, environ):
     work.listener("work:run")
-    task = queue.enqueue("flood, err oh")
+    task = queue.enqueue("flood, go, err oh")
+    until(lambda: run("logs", "-n", "1", task).stdout == "99999\n", what="the end of the flood")
+    work.write("", "go")
     outcome(work.client, task)
 
     result = run("logs", task[:8])
