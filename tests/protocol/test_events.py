@@ -99,10 +99,14 @@ def test_a_queue_tells_who_has_deleted_a_task(client, redis, cli):
     assert told.facts == {"status": "cancelled"}
 
 
-def test_a_hand_back_is_called_so_and_as_json_by_its_name(redis, url, at_work):
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [("drain", "its listener drains"), ("no_process", "no process could be started for it")],
+)
+def test_a_hand_back_is_called_so_and_as_json_by_its_name(redis, url, at_work, reason, words):
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
-    protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.release(reason="drain"), 12.5)
+    protocol.end(redis, AttemptRef(Q, "t1", "token", NODE), End.release(reason=reason), 12.5)
 
     def shown(*arguments):
         return (
@@ -112,9 +116,9 @@ def test_a_hand_back_is_called_so_and_as_json_by_its_name(redis, url, at_work):
         )
 
     assert "1.0 s  " in shown() and "  handed back  " in shown() and "released" not in shown()
-    assert shown().splitlines()[-1].endswith("  its listener drains")
+    assert shown().splitlines()[-1].endswith(f"  {words}")
     told = json.loads(shown("--json"))["items"][-1]
-    assert (told["event"], told["facts"]) == ("released", {"reason": "drain"})
+    assert (told["event"], told["facts"]) == ("released", {"reason": reason})
 
 
 @pytest.fixture
