@@ -177,8 +177,8 @@ def test_a_name_is_decoded_once(app, client):
     assert ask_app(app, "/queues/a%41b").status_code == 404
 
 
-def test_a_name_runs_no_program_in_a_command_that_is_copied(app, client):
-    name = "$(reboot) '; reboot"
+@pytest.mark.parametrize("name", ["$(reboot) '; reboot", "-n"])
+def test_a_name_is_one_word_and_no_option_in_a_command_that_is_copied(app, client, name):
     client.get_queue(name).enqueue({"scene": 1})
     client.set_schedule(name, queue=name, every="1h")
     client.group(name).open()
@@ -190,12 +190,17 @@ def test_a_name_runs_no_program_in_a_command_that_is_copied(app, client):
         f"/schedule/{quoted}": "schedule show",
         f"/controls/group/cancel?{asked}": "group cancel",
         f"/failures?{asked}": "failures",
-        f"/failures/OSError?{asked}": "failures -q",
+        f"/failures/OSError?{asked}": "failures",
         f"/new?{asked}": "enqueue",
     }.items():
         page = ask_app(app, path).text
         command = html.unescape(re.findall('in a terminal: .*?data-copy="([^"]*)"', page)[0])
-        assert command.startswith(f"blueque {verb} ") and name in shlex.split(command)
+        dashes = "--" if name.startswith("-") else ""
+        assert command.startswith(f"blueque {verb} {dashes}")
+        words = shlex.split(command)
+        place = words.index(name)
+        assert words[place + 1 :] in ([], ["JSON"]), "behind -- an option is a name"
+        assert (words[place - 1] == "--") == bool(dashes)
 
 
 def test_many_different_questions_take_bounded_memory(client, queue, monkeypatch):
