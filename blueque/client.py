@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from blueque.connection.address import Address, hide_password
-from blueque.connection.plain import SocketConnection
+from blueque.connection.addresses import address_of
+from blueque.connection.opening import connect
 from blueque.connection.redis import Connection, Redis
 from blueque.connection.redis_py import ClientConnection
 from blueque.errors import InvalidInput, InvalidType
@@ -49,9 +50,9 @@ if TYPE_CHECKING:
 class Client:
     """The way into one Redis. Making one neither connects nor checks anything.
 
-    url: redis://, rediss:// or unix://. When left out: in a task, the Redis of its listener (see
-        `task_redis` in docs/configuration.md); else BLUEQUE_REDIS_URL, else REDIS_URL, else
-        redis://localhost:6379/0.
+    url: redis://, rediss://, unix:// or redis+sentinel://. When left out: in a task, the Redis of
+        its listener (see `task_redis` in docs/configuration.md); else BLUEQUE_REDIS_URL, else
+        REDIS_URL, else redis://localhost:6379/0.
     redis: a ready redis-py client instead. Its settings are used, not its connections.
     patience: for how many seconds a call tries again when Redis does not answer.
     max_bytes: the limit of parameters and results; BLUEQUE_MAX_BYTES, else 1 MiB.
@@ -85,7 +86,7 @@ class Client:
         configured = (config.redis_url, config.path or "") if config.redis_url else None
         self._config = config
         self._url = url if url is not None else units.redis_url(otherwise=configured)[0]
-        self._address = Address(self._url) if redis is None else None
+        self._address = address_of(self._url) if redis is None else None
         self._client = redis
         self._options = options
         self.max_bytes = (
@@ -496,7 +497,9 @@ class Client:
 
     def _connect(self) -> Connection:
         if self._address is not None and self._address.is_plain and not self._options:
-            return SocketConnection(self._address)
+            if isinstance(self._address, Address):
+                return connect(self._address)
+            return self._address.connect()
         if self._client is None:
             import redis  # here, not above: most users never need its 125 ms
 

@@ -459,6 +459,7 @@ class OutcomeUnknown(RedisAway):
 # Redis refuses with one of these for a while, before it has changed anything: a call tries again
 # within its patience, and RedisAway is what remains.
 NOT_NOW = {"NOREPLICAS", "MISCONF", "BUSY", "READONLY"}
+OURS = {"TLS", "SENTINEL"}  # codes that no server gives: the rest of the answer is a sentence
 CLUSTER = {"CROSSSLOT", "MOVED", "ASK"}  # only a node of a cluster answers with these codes
 
 
@@ -491,6 +492,8 @@ class RedisRefused(BluequeError):
         return self.is_wrong_type or self.code == "NOPERM"
 
     def __str__(self) -> str:
+        if self.code in OURS:
+            return self.answer.partition(" ")[2]
         if self.code in CLUSTER:
             return f"this is a Redis Cluster, where one transaction cannot reach all keys that Blueque needs ({self.answer})"
         return f"Redis refused{self.command and ' '}{self.command}: {self.answer}"

@@ -23,7 +23,7 @@ _AREAS = {"arguments": (45, 46), "environment": (47, 48)}  # where proc(5) says 
 
 def serve(end: int) -> None:
     """Do what the tests ask for until they have gone. Return in each fork."""
-    import_for_daemon(is_plain=True)
+    import_for_daemon("redis://localhost")
     listeners: dict[int, int] = {}  # by the process that has asked for one
     while True:
         message, files = unix_sockets.receive(end, MOST, 4)

@@ -58,6 +58,11 @@ _REFUSALS: dict[str, tuple[int, str]] = {
         CONFIGURATION,
         "A key named blueque_... is of another type: does another program use this database?",
     ),
+    "TLS": (
+        CONFIGURATION,
+        "Name files with options of the address: ssl_ca_certs, ssl_certfile, ssl_keyfile.",
+    ),
+    "SENTINEL": (CONFIGURATION, "Correct the name of the service in the address."),
     **dict.fromkeys(
         CLUSTER, (CONFIGURATION, "Use a Redis without cluster mode; it may have replicas.")
     ),

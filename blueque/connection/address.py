@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import struct
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from blueque.errors import InvalidInput
@@ -12,15 +14,70 @@ from blueque.errors import InvalidInput
 CONNECT_TIMEOUT = 5.0
 REPLY_TIMEOUT = 10.0
 _TIMEOUT = struct.Struct("ll")  # of the kernel: seconds, microseconds
+_VERSIONS = ("TLSv1.2", "TLSv1.3")
+_YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_T = TypeVar("_T")
 _IN_PASSWORD = "; in a password, write / # ? @ as %2F %23 %3F %40"
 
 
-class Address:
-    """The address of Redis: `redis://[user[:password]@]host[:port][/db]` or
-    `unix://[user[:password]@]/path[?db=n]`.
+class TlsOptions(NamedTuple):
+    """The options of a `rediss://` address, which are those of redis-py without `ssl_`.
+
+    ca_certs: the file of the authorities; None: those of the system. certfile, keyfile, password:
+        our own certificate. is_verified: that of the server must be valid.
     """
 
-    def __init__(self, url: str) -> None:
+    ca_certs: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+    password: str | None = None
+    check_hostname: bool = True
+    is_verified: bool = True
+    min_version: str = _VERSIONS[0]
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> TlsOptions:
+        """Raises ValueError for a value that an option does not have."""
+        return cls(
+            given.get("ssl_ca_certs"),
+            given.get("ssl_certfile"),
+            given.get("ssl_keyfile"),
+            given.get("ssl_password"),
+            _one_of(_YES_OR_NO, given, "ssl_check_hostname", "true"),
+            _one_of({"required": True, "none": False}, given, "ssl_cert_reqs", "required"),
+            _one_of({name: name for name in _VERSIONS}, given, "ssl_min_version", _VERSIONS[0]),
+        )
+
+
+def _one_of(known: Mapping[str, _T], given: Mapping[str, str], name: str, default: str) -> _T:
+    text = given.get(name, default)
+    if text not in known:
+        raise ValueError(f"{name} is one of {', '.join(known)}")
+    return known[text]
+
+
+_TLS = {
+    "ssl_ca_certs",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_password",
+    "ssl_check_hostname",
+    "ssl_cert_reqs",
+    "ssl_min_version",
+}
+
+
+class Address:
+    """The address of Redis: `redis://[user[:password]@]host[:port][/db]`, `rediss://` for TLS, or
+    `unix://[user[:password]@]/path[?db=n]`.
+
+    tls: the options of `rediss://`; None: no TLS. is_plain: whether no option is one of redis-py
+        that is not known here.
+    connect_timeout: in seconds.
+    """
+
+    def __init__(self, url: str, connect_timeout: float = CONNECT_TIMEOUT) -> None:
+        self.connect_timeout = connect_timeout
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -32,32 +89,44 @@ class Address:
                 + (_IN_PASSWORD if "@" in url else "")
             ) from None
         options = dict(parse_qsl(parts.query))
-        self.is_plain = parts.scheme in ("redis", "unix") and set(options) <= {"db"}
+        known = {"db"} | (_TLS if parts.scheme == "rediss" else set())
+        self.is_plain = parts.scheme in ("redis", "rediss", "unix") and set(options) <= known
         if parts.scheme not in ("redis", "rediss", "unix"):
             raise InvalidInput(
-                f"{hide_password(url)!r} is not a Redis address: redis://host:port/db, rediss:// or unix://"
+                f"{hide_password(url)!r} is not a Redis address: redis://host:port/db, rediss://, unix:// or redis+sentinel://host,host/service"
             )
         self.shown = hide_password(url)
         self._path = unquote(parts.path) if parts.scheme == "unix" else None
         try:
-            self._host, self._port = parts.hostname or "localhost", 6379 if port is None else port
+            self.host, self._port = parts.hostname or "localhost", 6379 if port is None else port
             db = options.get("db") or (parts.path.strip("/") if self._path is None else "")
             self._db = int(db or 0)
         except ValueError:
             raise InvalidInput(
                 f"{self.shown!r} is not a Redis address: the database is a number"
             ) from None
+        self.tls = None
+        if parts.scheme == "rediss" and self.is_plain:
+            try:
+                self.tls = TlsOptions.read(options)
+            except ValueError as error:
+                raise InvalidInput(f"{self.shown!r} is not a Redis address: {error}") from None
         self._user = unquote(parts.username or "")
         self._password = unquote(parts.password or "")
+
+    @property
+    def place(self) -> str:
+        """Host and port."""
+        return f"{self.host}:{self._port}"
 
     def connect(self) -> socket.socket:
         """Return a socket on which a send waits for `REPLY_TIMEOUT` at most. Wait before you receive."""
         if self._path is not None:
             connected = socket.socket(socket.AF_UNIX)
-            connected.settimeout(CONNECT_TIMEOUT)
+            connected.settimeout(self.connect_timeout)
             connected.connect(self._path)
         else:
-            connected = socket.create_connection((self._host, self._port), CONNECT_TIMEOUT)
+            connected = socket.create_connection((self.host, self._port), self.connect_timeout)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # With a timeout of its own, the module `socket` asks the kernel before each send and receive.
@@ -79,7 +148,7 @@ class Address:
 
 def hide_password(url: str) -> str:
     """Return the address with its password replaced."""
-    url = re.sub(r"([?&]password=)[^&]*", r"\1***", url)
+    url = re.sub(r"([?&](?:ssl_|sentinel_)?password=)[^&]*", r"\1***", url)
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     credentials, at, place = rest.rpartition("@")
     if not at:

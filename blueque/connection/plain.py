@@ -6,6 +6,7 @@ It saves each listener the memory of redis-py, and each program the time of its 
 from __future__ import annotations
 
 import select
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -52,10 +53,13 @@ class Exchange:
 class SocketConnection(Exchange):
     """A plain TCP or Unix socket."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(
+        self, address: Address, has_answer: Callable[[Connection], bool] | None = None
+    ) -> None:
         self.look_ahead: LookAhead | None = None
         self.is_proven = False
-        self.has_answer: Callable[[Connection], bool] | None = None
+        self.has_answer = has_answer
+        self.is_current: Callable[[], bool] | None = None
         self._pushed: list[Any] = []
         self._data, self._place = b"", 0  # received bytes, and how many of them the parser has
         self._reader = hiredis.Reader(
@@ -65,7 +69,7 @@ class SocketConnection(Exchange):
             notEnoughData=_INCOMPLETE,
         )
         try:
-            self._socket = address.connect()
+            self._socket = self._open(address)
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             raise RedisAway(f"no Redis at {address.shown}: {_reason(error)}") from bare(error)
         self._poll = select.poll()  # not select.select: it refuses descriptors above 1023
@@ -78,9 +82,12 @@ class SocketConnection(Exchange):
                     self.close()
                     raise reply
 
+    def _open(self, address: Address) -> socket.socket:
+        return address.connect()
+
     def send(self, commands: Iterable[Command]) -> None:
         try:
-            self._socket.sendall(_packed(commands))
+            self._socket.sendall(packed(commands))
         except OSError as error:
             self._lost(error)
 
@@ -182,7 +189,7 @@ class SocketConnection(Exchange):
         raise RedisAway(f"lost the connection to Redis: {_reason(error)}") from bare(error)
 
 
-def _packed(commands: Iterable[Command]) -> bytes:
+def packed(commands: Iterable[Command]) -> bytes:
     """Return several commands in Redis' wire format."""
     several = [*commands]
     try:  # a listener packs forty for each task, and a call of `pack` for each takes as long again

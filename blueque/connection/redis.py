@@ -1,7 +1,7 @@
 """Connections to Redis: one for each thread, none inherited over a fork.
 
 Nothing that changes Redis is repeated silently. There are two kinds of connection with the same
-methods: `plain` for a `redis://` or `unix://` address, and `redis_py` for everything else.
+methods: `plain`, with TLS `tls`, for an address, and `redis_py` for a ready client and its options.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class Connection(Protocol):
     # Waits for a reply in place of a blocking read; False gives up.
     has_answer: Callable[[Connection], bool] | None
     is_proven: bool  # MULTI has worked on it
+    # Tells whether Sentinel still names this server the primary; None: there is no Sentinel.
+    is_current: Callable[[], bool] | None
 
     @property
     def is_closed(self) -> bool: ...
@@ -132,7 +134,7 @@ class Redis:
     def connection(self) -> Connection:
         """Return this thread's connection; open it if needed."""
         kept = self._kept()
-        if kept is None:
+        if kept is None or not is_usable(kept):
             kept = self.connect()
             kept.has_answer = self.has_answer
             self._local.connection = kept
@@ -220,6 +222,16 @@ class Redis:
                     (kind,) = self.connection().exchange([("TYPE", command[1])])
                     self.wrong_types.kinds[str(command[1])] = str(kind)
         return taken
+
+
+def is_usable(connection: Connection) -> bool:
+    """Tell whether a connection that was kept may be used; close one that leads to a server which
+    Sentinel has replaced.
+    """
+    is_open = not connection.is_closed
+    if is_open and connection.is_current is not None and not connection.is_current():
+        connection.close()
+    return not connection.is_closed
 
 
 class Patience:

@@ -1,4 +1,4 @@
-"""A connection of redis-py: for TLS, for a ready client, and for options of redis-py."""
+"""A connection of redis-py: for a ready client, and for options of redis-py."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ class ClientConnection(Exchange):
 
         self.look_ahead: LookAhead | None = None
         self.is_proven = False
+        self.is_current: Callable[[], bool] | None = None
         self.has_answer: Callable[[Connection], bool] | None = (
             None  # not used: redis-py reads by itself
         )

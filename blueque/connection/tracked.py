@@ -2,7 +2,7 @@
 
 It reads over its own connection with CLIENT TRACKING. Redis reports a change of any key that was
 read, by any client, and sends the report before the reply to a later command. Where Redis does not
-report changes (TLS through redis-py, a proxy, an ACL without +hello +client|tracking), each read
+report changes (a connection of redis-py, a proxy, an ACL without +hello +client|tracking), each read
 asks for everything.
 """
 
@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from blueque.connection.redis import Command, Connection
+from blueque.connection.redis import Command, Connection, is_usable
 from blueque.errors import RedisRefused
 
 # Seconds until all is read again: a few changes are not reported, such as SWAPDB.
@@ -110,7 +110,7 @@ class Tracked:
             self._connection = None
 
     def _open(self) -> Connection:
-        if self._connection is None:
+        if self._connection is None or not is_usable(self._connection):
             self._connection = self._connect()
             self._is_new = True
             self.is_tracking = self._connection.track()

@@ -17,7 +17,7 @@ import sys
 import time
 from contextlib import suppress
 
-from blueque.connection.address import Address, hide_password
+from blueque.connection.address import hide_password
 from blueque.model import units
 from blueque.node.choices import CHOICES, Choices, handlers_text, queues_text
 from blueque.node.master import Master, Options
@@ -54,7 +54,7 @@ def main() -> int:
     if (host := choices.settings["host"]) is not None:
         os.environ[hosts.VARIABLE] = host  # for all that we fork, and for what tasks start
     # before a directory of the user's may have modules of the same names
-    import_for_daemon(Address(choices.redis_url).is_plain)
+    import_for_daemon(choices.redis_url)
     note_directory()
     sys.path.insert(0, os.getcwd())  # the handler is found where we were started, wherever tasks go
     # What replaces another program has been checked by it.

@@ -66,7 +66,7 @@ class Program:
         """
         url, source = self._address
         note_directory()
-        import_for_daemon()
+        import_for_daemon(url)
         log.info(
             "blueque-scheduler %s: %s (%s), pid %d",
             __version__,

@@ -21,7 +21,7 @@ TOP = (
     Setting(
         "redis_url",
         Kind(values.read_address, "URL"),
-        "Address of Redis: redis://, rediss:// or unix://. The variable REDIS_URL counts after BLUEQUE_REDIS_URL.",
+        "Address of Redis: redis://, rediss://, unix:// or redis+sentinel://. The variable REDIS_URL counts after BLUEQUE_REDIS_URL.",
         default=units.DEFAULT_REDIS_URL,
         example="redis://db1:6379/0",
     ),

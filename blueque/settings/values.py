@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeVar
 
-from blueque.connection.address import Address
+from blueque.connection.addresses import address_of
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, queue_order
 from blueque.model.encoding import (
@@ -68,7 +68,7 @@ def read_paths(value: Any) -> list[str]:
 
 
 def read_address(value: Any) -> str:
-    Address(read_text(value))
+    address_of(read_text(value))
     return str(value)
 
 

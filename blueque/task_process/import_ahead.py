@@ -14,11 +14,13 @@ import functools
 import sys
 from contextlib import suppress
 
+from blueque.connection.addresses import address_of
 
-def import_for_daemon(is_plain: bool = True) -> None:
+
+def import_for_daemon(redis_url: str) -> None:
     """Import what a scheduler, or a listener with its master and task processes, may need later.
 
-    is_plain: the connection does not use redis-py; False: import that as well.
+    redis_url: a connection with TLS, or with options of redis-py, needs more.
     """
     # Of the standard library too: an upgrade may replace Python.
     import difflib
@@ -40,7 +42,10 @@ def import_for_daemon(is_plain: bool = True) -> None:
     import blueque.spool.refused_value
 
     _import_for_client()
-    if not is_plain:
+    address = address_of(redis_url)
+    if address.tls is not None:
+        import blueque.connection.tls
+    elif not address.is_plain:
         import redis
 
 

@@ -160,6 +160,14 @@ def test_a_server_that_is_not_there_is_away_and_its_password_is_not_shown():
         ("redis://:secret@h/0", "redis://:***@h/0"),
         ("redis://me:se@cret@h/0", "redis://me:***@h/0"),
         ("unix://me:secret@/r.sock", "unix://me:***@/r.sock"),
+        (
+            "rediss://h?ssl_password=secret&ssl_keyfile=k",
+            "rediss://h?ssl_password=***&ssl_keyfile=k",
+        ),
+        (
+            "redis+sentinel://me:secret@a,b:1/gpu?sentinel_password=secret",
+            "redis+sentinel://me:***@a,b:1/gpu?sentinel_password=***",
+        ),
     ],
 )
 def test_a_password_is_hidden_wherever_an_address_is_shown(url, shown):

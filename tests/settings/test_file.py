@@ -324,7 +324,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         ),
         (
             "\nredis_url = 'http://x'",
-            "redis_url: 'http://x' is not a Redis address: redis://host:port/db, rediss:// or unix://",
+            "redis_url: 'http://x' is not a Redis address: redis://host:port/db, rediss://, unix:// or redis+sentinel://host,host/service",
         ),
         (
             "[listener]\nexec = ['true']\n[queues.a]\nreuse = 2",

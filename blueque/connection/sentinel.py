@@ -1,0 +1,145 @@
+"""Redis behind Sentinel: ask which server is the primary, and leave one that is no longer.
+
+    redis+sentinel://[user[:password]@]host[:26379][,host[:port]]...[/service[/db]]
+
+A server that Sentinel has replaced may go on to answer for a while, and all that it then
+acknowledges is lost. So each connection asks again every few seconds, when it is used, and gives
+way to a new one if Sentinel names another server.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from urllib.parse import parse_qsl, quote, urlencode
+
+from blueque.connection.address import Address, hide_password
+from blueque.connection.opening import connect
+from blueque.connection.redis import Connection
+from blueque.errors import InvalidInput, RedisAway, RedisRefused
+
+log = logging.getLogger("blueque")
+
+SERVICE = "mymaster"  # the name in the example configuration of Redis
+PORT = 26379
+ANSWER = 0.5  # seconds for one Sentinel
+ASK_EVERY = 10.0  # seconds between two questions of one connection
+_FORM = "redis+sentinel://host:26379,host:26379/service/db"
+_URL = re.compile(
+    r"(?P<scheme>rediss?)\+sentinel://((?P<credentials>[^/?#]*)@)?(?P<hosts>[^/?#@]+)"
+    r"(/(?P<service>[^/?#]*)(/(?P<db>[^/?#]*))?)?(\?(?P<options>[^#]*))?"
+)
+_HOST = re.compile(r"(?P<name>\[[^\]]+\]|[^:\[\]]+)(:(?P<port>[0-9]+))?")
+
+
+class SentinelAddress:
+    """The address of a service that Sentinel watches.
+
+    sentinels: their addresses; the last one that answered comes first.
+    Options are those of an address of Redis, for the Sentinels too, and sentinel_user and
+    sentinel_password. tls, is_plain: see Address.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.shown = hide_password(url)
+        found = _URL.fullmatch(url)
+        if found is None:
+            raise InvalidInput(f"{self.shown!r} is not an address of Sentinels: {_FORM}")
+        options = dict(parse_qsl(found["options"] or ""))
+        user, password = (options.pop(f"sentinel_{name}", "") for name in ("user", "password"))
+        own = f"{quote(user, safe='')}:{quote(password, safe='')}@" if password else ""
+        self._service = found["service"] or SERVICE
+        more = f"?{urlencode(options)}" if options else ""
+        at = f"{found['credentials']}@" if found["credentials"] else ""
+        self._head, self._tail = f"{found['scheme']}://{at}", f"/{found['db'] or 0}{more}"
+        self.sentinels = [
+            Address(f"{found['scheme']}://{own}{name}:{port}{more}", ANSWER)
+            for name, port in _hosts(found["hosts"], self.shown)
+        ]
+        example = self.primary("localhost", PORT)
+        if not example.is_plain:
+            raise InvalidInput(f"{self.shown!r} has options that an address of Sentinels has not")
+        self.tls, self.is_plain = example.tls, True
+
+    def primary(self, host: str, port: int) -> Address:
+        """Return the address of a server that Sentinel names."""
+        return Address(f"{self._head}{host}:{port}{self._tail}")
+
+    def connect(self) -> Connection:
+        """Return a connection to the primary. Raises RedisAway, RedisRefused."""
+        host, port = self._ask()
+        connection = connect(self.primary(host, port))
+        try:
+            (reply,) = connection.exchange([("ROLE",)])
+            if isinstance(reply, RedisRefused):
+                raise reply
+            if reply[0] != "master":  # Sentinel may be ahead of the servers
+                raise RedisAway(f"{host}:{port} is not the primary of {self._service} yet")
+        except BaseException:
+            connection.close()
+            raise
+        connection.is_current = self._question(host, port)
+        return connection
+
+    def _question(self, host: str, port: int) -> Callable[[], bool]:
+        """Return a function that tells, and asks now and then, whether a server is the primary."""
+        ask_at = time.monotonic() + ASK_EVERY
+
+        def is_current() -> bool:
+            nonlocal ask_at
+            if time.monotonic() < ask_at:
+                return True
+            ask_at = time.monotonic() + ASK_EVERY
+            try:
+                named = self._ask()
+            except (RedisAway, RedisRefused) as error:  # the primary may be well
+                log.debug("%s", error)
+                return True
+            if named != (host, port):
+                log.warning("Sentinel names %s:%d the primary, no longer %s:%d", *named, host, port)
+            return named == (host, port)
+
+        return is_current
+
+    def _ask(self) -> tuple[str, int]:
+        """Return host and port of the primary: the first answer counts. Raises RedisAway, or
+        RedisRefused if all Sentinels that answer do not know the service.
+        """
+        errors: list[RedisAway | RedisRefused] = []
+        for sentinel in self.sentinels:
+            try:
+                host, port = self._ask_one(sentinel)
+            except (RedisAway, RedisRefused) as error:
+                errors.append(error)
+            else:
+                others = [each for each in self.sentinels if each is not sentinel]
+                self.sentinels = [sentinel, *others]
+                return host, port
+        for each in errors:
+            if isinstance(each, RedisRefused):
+                raise each
+        raise RedisAway(f"no Sentinel answers: {'; '.join(map(str, errors))}")
+
+    def _ask_one(self, sentinel: Address) -> tuple[str, int]:
+        connection = connect(sentinel, lambda connection: connection.wait(ANSWER))
+        try:
+            (reply,) = connection.exchange([("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)])
+        finally:
+            connection.close()
+        if isinstance(reply, RedisRefused):
+            raise reply
+        if reply is None:
+            raise RedisRefused(
+                f"SENTINEL the Sentinel at {sentinel.place} knows no service {self._service!r}"
+            )
+        host, port = reply
+        return f"[{host}]" if ":" in host else host, int(port)
+
+
+def _hosts(text: str, shown: str) -> list[tuple[str, int]]:
+    found = [_HOST.fullmatch(part) for part in text.split(",")]
+    if None in found:
+        raise InvalidInput(f"{shown!r} is not an address of Sentinels: {_FORM}")
+    return [(each["name"], int(each["port"] or PORT)) for each in found if each is not None]

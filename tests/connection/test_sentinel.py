@@ -1,0 +1,144 @@
+"""blueque.connection.sentinel: the primary is found, and one that was replaced is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+import redis as redis_py
+from running import until
+from sentinels import SERVICE, Sentinels, watched
+
+from blueque import Client, InvalidInput, RedisAway, RedisRefused
+from blueque.connection import sentinel
+from blueque.connection.sentinel import SentinelAddress
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentinels]:
+    with watched(tmp_path_factory.mktemp("sentinels"), 1, 1) as service:
+        yield service
+
+
+@pytest.fixture
+def client(service: Sentinels) -> Iterator[Client]:
+    with closing(Client(service.url, patience=20)) as client:
+        yield client
+
+
+@pytest.fixture
+def open_client() -> Iterator[Callable[[str], Client]]:
+    """Return a client with an address that does not try again."""
+    with ExitStack() as stack:
+        yield lambda url: stack.enter_context(closing(Client(url, patience=0)))
+
+
+def port_of(client: Client) -> int:
+    (info,) = client.connections.read(("INFO", "server"))
+    return int(info.partition("tcp_port:")[2].split()[0])
+
+
+def test_a_client_finds_the_primary(client, service):
+    assert port_of(client) == service.primary().port
+
+
+def test_a_connection_asks_again_and_leaves_a_server_that_was_replaced(
+    client, service, monkeypatch
+):
+    monkeypatch.setattr(sentinel, "ASK_EVERY", 0.0)
+    before = port_of(client)
+    own = client.connections.connection()
+    with redis_py.Redis(port=before) as old:
+        old.config_set("min-replicas-to-write", 0)
+        new = service.fail_over()
+
+        assert port_of(client) == new.port != before
+        assert own.is_closed
+
+
+def test_a_change_after_a_failover_is_made_at_the_new_primary_once(client, service):
+    queue = client.get_queue("video")
+    queue.enqueue("before")
+    with redis_py.Redis(port=service.primary().port) as old:
+        old.wait(1, 10_000)
+    new = service.fail_over()
+
+    task = queue.enqueue("after")
+
+    with redis_py.Redis(port=new.port, decode_responses=True) as admin:
+        assert admin.lrange("blueque_pending_tasks_video", 0, -1).count(task) == 1
+
+
+def test_a_sentinel_that_is_away_is_left_out(service, open_client):
+    client = open_client(service.url.replace("//", "//127.0.0.1:1,", 1))
+    assert port_of(client) == service.primary().port
+
+
+def test_without_any_sentinel_redis_is_away(open_client):
+    client = open_client("redis+sentinel://127.0.0.1:1,127.0.0.1:2")
+    with pytest.raises(RedisAway, match=r"no Sentinel answers: .*127.0.0.1:1.*127.0.0.1:2"):
+        client.get_task("t")
+
+
+def test_an_unknown_service_is_refused_at_once(service, open_client):
+    client = open_client(service.url.replace(SERVICE, "other"))
+    with pytest.raises(RedisRefused, match="knows no service 'other'"):
+        client.get_task("t")
+
+
+def test_a_wrong_password_of_the_sentinels_is_refused(service):
+    with (
+        closing(Client(service.url + "x", patience=0)) as client,
+        pytest.raises(RedisRefused, match="WRONGPASS"),
+    ):
+        client.get_task("t")
+
+
+def test_a_server_that_says_that_it_is_a_replica_is_away(service, open_client, monkeypatch):
+    """Sentinel may name a server before that is the primary."""
+    (replica,) = [port for port in service.servers if port != service.primary().port]
+    with redis_py.Redis(port=replica) as admin:
+        until(lambda: admin.role()[0] == b"slave", what="a replica")
+    monkeypatch.setattr(SentinelAddress, "_ask", lambda self: ("127.0.0.1", replica))
+    client = open_client(service.url)
+    with pytest.raises(RedisAway, match="is not the primary of gpu yet"):
+        client.get_task("t")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://",
+        "redis+sentinel:///gpu",
+        "redis+sentinel://h:x/gpu",
+        "redis+sentinel://h,/gpu",
+        "redis+sentinel://[::1/gpu",
+        "redis+sentinel://h/gpu/0/1",
+        "redis+sentinel://h/gpu/x",
+        "rediss+sentinel://h/gpu?ssl_cert_reqs=never",
+        "redis+sentinel://h/gpu?ssl_cert_reqs=none",
+        "redis+sentinel://h/gpu?socket_timeout=3",
+    ],
+)
+def test_a_bad_address_is_refused_when_the_client_is_made(url):
+    with pytest.raises(InvalidInput):
+        Client(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "primary", "sentinels"),
+    [
+        ("redis+sentinel://a,b:1", "redis://1.2.3.4:5/0", ["redis://a:26379", "redis://b:1"]),
+        (
+            "rediss+sentinel://u:p%40@[::1]:7/gpu/3?ssl_cert_reqs=none&sentinel_user=s&sentinel_password=q/",
+            "rediss://u:***@1.2.3.4:5/3?ssl_cert_reqs=none",
+            ["rediss://s:***@[::1]:7?ssl_cert_reqs=none"],
+        ),
+    ],
+)
+def test_an_address_has_all_that_one_of_a_server_has(url, primary, sentinels):
+    address = SentinelAddress(url)
+
+    assert address.primary("1.2.3.4", 5).shown == primary
+    assert [one.shown for one in address.sentinels] == sentinels
