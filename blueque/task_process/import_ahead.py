@@ -38,6 +38,7 @@ def import_for_daemon(redis_url: str) -> None:
     import cronsim
     import psutil
 
+    import blueque.connection.sentinel
     import blueque.producer.bulk
     import blueque.spool.refused_value
 

@@ -463,6 +463,8 @@ def test_a_scheduler_goes_on_after_the_replacement(frail, own_server: Server, si
 # What may be imported in a function, though a program that runs for long may call it: module ->
 # why.
 LAZY = {
+    "connection.addresses": "few have Sentinels; import_ahead reads the address of a program that runs for long",
+    "connection.opening": "few have TLS; as for the address",
     "settings": "most programs that make a Client read no file; as for client",
     "client": "a verb of the command line needs little of it; import_ahead imports the rest where programs run for long",
     "task_process.import_ahead": "that is what it is for",
