@@ -16,6 +16,8 @@ REPLY_TIMEOUT = 10.0
 _TIMEOUT = struct.Struct("ll")  # of the kernel: seconds, microseconds
 _VERSIONS = ("TLSv1.2", "TLSv1.3")
 _YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+# For a client, Python takes "optional" as "required".
+_REQUIREMENTS = {"required": True, "optional": True, "none": False}
 _T = TypeVar("_T")
 _IN_PASSWORD = "; in a password, write / # ? @ as %2F %23 %3F %40"
 
@@ -38,22 +40,26 @@ class TlsOptions(NamedTuple):
     @classmethod
     def read(cls, given: Mapping[str, str]) -> TlsOptions:
         """Raises ValueError for a value that an option does not have."""
+        if "ssl_keyfile" in given and "ssl_certfile" not in given:
+            raise ValueError("ssl_keyfile needs ssl_certfile")
         return cls(
             given.get("ssl_ca_certs"),
             given.get("ssl_certfile"),
             given.get("ssl_keyfile"),
             given.get("ssl_password"),
             _one_of(_YES_OR_NO, given, "ssl_check_hostname", "true"),
-            _one_of({"required": True, "none": False}, given, "ssl_cert_reqs", "required"),
+            _one_of(_REQUIREMENTS, given, "ssl_cert_reqs", "required"),
             _one_of({name: name for name in _VERSIONS}, given, "ssl_min_version", _VERSIONS[0]),
         )
 
 
 def _one_of(known: Mapping[str, _T], given: Mapping[str, str], name: str, default: str) -> _T:
-    text = given.get(name, default)
-    if text not in known:
+    found = {key.lower(): value for key, value in known.items()}.get(
+        given.get(name, default).lower()
+    )
+    if found is None:
         raise ValueError(f"{name} is one of {', '.join(known)}")
-    return known[text]
+    return found
 
 
 _TLS = {
@@ -117,7 +123,7 @@ class Address:
     @property
     def place(self) -> str:
         """Host and port."""
-        return f"{self.host}:{self._port}"
+        return f"[{self.host}]:{self._port}" if ":" in self.host else f"{self.host}:{self._port}"
 
     def connect(self) -> socket.socket:
         """Return a socket on which a send waits for `REPLY_TIMEOUT` at most. Wait before you receive."""

@@ -13,7 +13,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from blueque.connection.address import Address, hide_password
 from blueque.connection.opening import connect
@@ -38,8 +38,8 @@ class SentinelAddress:
     """The address of a service that Sentinel watches.
 
     sentinels: their addresses; the last one that answered comes first.
-    Options are those of an address of Redis, for the Sentinels too, and sentinel_user and
-    sentinel_password. tls, is_plain: see Address.
+    Options are those of an address of Redis, those of TLS for the Sentinels too, and sentinel_user
+    and sentinel_password. tls, is_plain: see Address.
     """
 
     def __init__(self, url: str) -> None:
@@ -50,10 +50,11 @@ class SentinelAddress:
         options = dict(parse_qsl(found["options"] or ""))
         user, password = (options.pop(f"sentinel_{name}", "") for name in ("user", "password"))
         own = f"{quote(user, safe='')}:{quote(password, safe='')}@" if password else ""
-        self._service = found["service"] or SERVICE
+        self._service = unquote(found["service"] or SERVICE)
+        db = options.pop("db", None) or found["db"] or 0
         more = f"?{urlencode(options)}" if options else ""
         at = f"{found['credentials']}@" if found["credentials"] else ""
-        self._head, self._tail = f"{found['scheme']}://{at}", f"/{found['db'] or 0}{more}"
+        self._head, self._tail = f"{found['scheme']}://{at}", f"/{db}{more}"
         self.sentinels = [
             Address(f"{found['scheme']}://{own}{name}:{port}{more}", ANSWER)
             for name, port in _hosts(found["hosts"], self.shown)
@@ -70,17 +71,26 @@ class SentinelAddress:
     def connect(self) -> Connection:
         """Return a connection to the primary. Raises RedisAway, RedisRefused."""
         host, port = self._ask()
-        connection = connect(self.primary(host, port))
+        try:
+            connection = self._connect_to(self.primary(host, port))
+        except RedisAway:
+            # That Sentinel may be cut off from the others: ask another one first the next time.
+            self.sentinels = [*self.sentinels[1:], self.sentinels[0]]
+            raise
+        connection.is_current = self._question(host, port)
+        return connection
+
+    def _connect_to(self, primary: Address) -> Connection:
+        connection = connect(primary)
         try:
             (reply,) = connection.exchange([("ROLE",)])
             if isinstance(reply, RedisRefused):
                 raise reply
             if reply[0] != "master":  # Sentinel may be ahead of the servers
-                raise RedisAway(f"{host}:{port} is not the primary of {self._service} yet")
+                raise RedisAway(f"{primary.place} is not the primary of {self._service} yet")
         except BaseException:
             connection.close()
             raise
-        connection.is_current = self._question(host, port)
         return connection
 
     def _question(self, host: str, port: int) -> Callable[[], bool]:
@@ -139,7 +149,7 @@ class SentinelAddress:
 
 
 def _hosts(text: str, shown: str) -> list[tuple[str, int]]:
-    found = [_HOST.fullmatch(part) for part in text.split(",")]
+    found = [_HOST.fullmatch(part.strip()) for part in text.split(",")]
     if None in found:
         raise InvalidInput(f"{shown!r} is not an address of Sentinels: {_FORM}")
     return [(each["name"], int(each["port"] or PORT)) for each in found if each is not None]

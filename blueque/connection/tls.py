@@ -13,17 +13,20 @@ So the socket does not block, and each read and write that could not go on polls
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import ssl
 import time
 from collections.abc import Iterable
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeGuard
 
 from blueque.connection.address import REPLY_TIMEOUT, Address, TlsOptions
 from blueque.connection.plain import SocketConnection, packed
 from blueque.connection.redis import Command, bare
-from blueque.errors import InvalidInput, RedisRefused
+from blueque.errors import RedisRefused
+
+log = logging.getLogger("blueque")
 
 _RECORD = 65536  # a read returns one record of TLS, of 16 KiB at most
 _MINIMUM = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -44,6 +47,9 @@ class TlsConnection(SocketConnection):
             # Until the handshake is done, the module waits by itself.
             plain.settimeout(address.connect_timeout)
             wrapped = context.wrap_socket(plain, server_hostname=address.host)
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            # a server that ends, or a proxy that has none behind it
+            raise OSError("the server closed the connection") from None
         except ssl.SSLError as error:
             raise _refused(address.place, error) from bare(error)
         finally:
@@ -59,6 +65,7 @@ class TlsConnection(SocketConnection):
         while left:
             try:
                 left = left[self._socket.send(left) :]
+                deadline = time.monotonic() + REPLY_TIMEOUT
             except ssl.SSLWantWriteError:
                 self._poll_until(deadline, self._write_poll)
             except ssl.SSLWantReadError:
@@ -71,7 +78,7 @@ class TlsConnection(SocketConnection):
         try:
             self._socket.recv(_RECORD)
         except OSError as error:
-            return error
+            return error if _is_alert(error) else None
         return None
 
     def wait(self, seconds: float) -> bool:
@@ -79,13 +86,14 @@ class TlsConnection(SocketConnection):
         while not self._has_data():
             try:
                 self._data = self._socket.recv(_RECORD)
-            except ssl.SSLWantReadError:
-                if not self._poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as want:
+                poll = self._poll if isinstance(want, ssl.SSLWantReadError) else self._write_poll
+                if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
                     return False
-            except OSError:
-                return True  # whoever reads then meets the error
+            except OSError as error:
+                self._lost(error)  # a second read would not tell the reason
             else:
-                return True  # also when the server has closed the connection: the same
+                return True  # also when the server has closed the connection: a read finds it out
         return True
 
     def _has_data(self) -> bool:
@@ -116,8 +124,9 @@ class TlsConnection(SocketConnection):
             self._lost(OSError("timed out"))
 
     def _lost(self, error: OSError) -> NoReturn:
-        # With TLS 1.3 the client learns behind the handshake that its certificate is refused.
-        if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+        # With TLS 1.3 the client learns behind the handshake that its certificate is refused. An
+        # alert that comes later says nothing about a change that was sent before it.
+        if _is_alert(error) and not self.is_proven:
             self.close()
             raise _refused(self._server, error) from bare(error)
         super()._lost(error)
@@ -135,15 +144,21 @@ _contexts: dict[TlsOptions, _Made] = {}
 
 def _context_of(options: TlsOptions) -> ssl.SSLContext:
     """Return the context for these options. It is made anew when one of the files has changed:
-    certificates are renewed while a listener runs.
+    certificates are renewed while a listener runs. Until the new files fit each other, the old context
+    is used.
 
-    Raises InvalidInput if a file is not there, or is not what it should be.
+    Raises RedisRefused if a file is not there, or is not what it should be.
     """
     files = [path for path in (options.ca_certs, options.certfile, options.keyfile) if path]
-    changed = tuple(_changed_at(path) for path in files)
     made = _contexts.get(options)
-    if made is None or made.changed != changed:
-        made = _contexts[options] = _Made(_new_context(options), changed)
+    try:
+        changed = tuple(_changed_at(path) for path in files)
+        if made is None or made.changed != changed:
+            made = _contexts[options] = _Made(_new_context(options), changed)
+    except RedisRefused as error:
+        if made is None:
+            raise
+        log.warning("%s; going on with the one before", error)
     return made.context
 
 
@@ -151,7 +166,7 @@ def _changed_at(path: str) -> int:
     try:
         return os.stat(path).st_mtime_ns
     except OSError as error:
-        raise InvalidInput(f"the certificate {path} cannot be read: {error.strerror}") from None
+        raise RedisRefused(f"TLS the certificate {path} cannot be read: {error.strerror}") from None
 
 
 def _new_context(options: TlsOptions) -> ssl.SSLContext:
@@ -168,16 +183,23 @@ def _new_context(options: TlsOptions) -> ssl.SSLContext:
             context.load_cert_chain(path, options.keyfile, options.password or "")
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InvalidInput(f"the certificate {path} cannot be used: {reason}") from None
+        raise RedisRefused(f"TLS the certificate {path} cannot be used: {reason}") from None
     return context
+
+
+def _is_alert(error: OSError) -> TypeGuard[ssl.SSLError]:
+    """Tell whether the server has said why it closes the connection."""
+    return isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
 
 
 def _refused(place: str, error: ssl.SSLError) -> RedisRefused:
     """Return in one sentence why the two sides do not trust each other."""
+    reason = error.reason or str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"its certificate is not valid: {error.verify_message.rstrip('.')}"
-    elif "ALERT" in (error.reason or ""):
-        why = f"it refuses our certificate: {(error.reason or '').lower().replace('_', ' ')}"
+    elif _is_alert(error):
+        what = "our certificate" if "CERT" in reason or "CA" in reason.split("_") else "our TLS"
+        why = f"it refuses {what}: {reason.lower().replace('_', ' ')}"
     else:
-        why = f"it does not speak TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
+        why = f"it does not speak TLS: {reason.lower().replace('_', ' ')}"
     return RedisRefused(f"TLS no connection to {place}: {why}")

@@ -12,6 +12,7 @@ from sentinels import SERVICE, Sentinels, watched
 
 from blueque import Client, InvalidInput, RedisAway, RedisRefused
 from blueque.connection import sentinel
+from blueque.connection.address import Address
 from blueque.connection.sentinel import SentinelAddress
 
 
@@ -106,6 +107,30 @@ def test_a_server_that_says_that_it_is_a_replica_is_away(service, open_client, m
         client.get_task("t")
 
 
+def test_a_sentinel_that_knows_no_failover_is_asked_last(service, monkeypatch):
+    """It was cut off from the others, and names a server that has become a replica."""
+    (replica,) = [port for port in service.servers if port != service.primary().port]
+    client = Client(service.url.replace("//", "//127.0.0.1:1,", 1), patience=20)
+    ask_one = SentinelAddress._ask_one
+
+    def ask(address: SentinelAddress, sentinel: Address) -> tuple[str, int]:
+        cut_off = sentinel.place == "127.0.0.1:1"
+        return ("127.0.0.1", replica) if cut_off else ask_one(address, sentinel)
+
+    monkeypatch.setattr(SentinelAddress, "_ask_one", ask)
+    with closing(client):
+        assert port_of(client) == service.primary().port
+
+
+def test_a_database_is_not_selected_at_the_sentinels(service, open_client):
+    assert port_of(open_client(f"{service.url}&db=3")) == service.primary().port
+
+
+def test_the_name_of_a_service_may_be_quoted(service, open_client):
+    client = open_client(service.url.replace(f"/{SERVICE}", "/%67pu"))
+    assert port_of(client) == service.primary().port
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -129,7 +154,7 @@ def test_a_bad_address_is_refused_when_the_client_is_made(url):
 @pytest.mark.parametrize(
     ("url", "primary", "sentinels"),
     [
-        ("redis+sentinel://a,b:1", "redis://1.2.3.4:5/0", ["redis://a:26379", "redis://b:1"]),
+        ("redis+sentinel://a, b:1", "redis://1.2.3.4:5/0", ["redis://a:26379", "redis://b:1"]),
         (
             "rediss+sentinel://u:p%40@[::1]:7/gpu/3?ssl_cert_reqs=none&sentinel_user=s&sentinel_password=q/",
             "rediss://u:***@1.2.3.4:5/3?ssl_cert_reqs=none",

@@ -18,6 +18,7 @@ from blueque import Client, InvalidInput, RedisAway, RedisRefused
 from blueque.connection.address import Address
 from blueque.connection.tls import TlsConnection
 from blueque.connection.tracked import Tracked
+from blueque.protocol.transaction import prove
 from blueque.system.embedded_redis import Server, running_server
 from blueque.system.process import fork, wait_for
 
@@ -167,6 +168,39 @@ def test_a_refused_certificate_is_named_at_once(authority, made, options, senten
         assert f"127.0.0.1:{tls.port}" in str(refused.value)
 
 
+def test_a_wait_for_an_answer_names_why_our_certificate_is_refused(authority):
+    with serving(authority, clients="yes") as tls, closing(Client(tls.url())) as client:
+        client.connections.has_answer = lambda connection: connection.wait(5)
+        with pytest.raises(RedisRefused, match="it refuses our certificate"):
+            ask(client, "PING")
+
+
+def test_an_alert_behind_a_change_does_not_say_that_nothing_was_changed(client):
+    connection = client.connections.connection()
+    prove(connection)
+    os.write(connection.fileno(), b"\x17\x03\x03\x00\x20" + b"x" * 32)  # no record of ours
+
+    with pytest.raises(RedisAway):
+        connection.receive(1)
+
+
+def test_a_server_that_ends_in_the_handshake_is_away():
+    """So does a proxy whose Redis is away."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def end() -> None:
+            accepted, _ = server.accept()
+            accepted.recv(65536)  # with bytes left unread, the client would see a reset
+            accepted.close()
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        url = f"rediss://127.0.0.1:{server.getsockname()[1]}"
+        with closing(Client(url, patience=0)) as client, pytest.raises(RedisAway):
+            ask(client, "PING")
+        thread.join()
+
+
 def test_an_authority_that_is_not_known_is_refused(tls, tmp_path):
     other = Authority(tmp_path)
     with (
@@ -215,6 +249,32 @@ def test_a_renewed_certificate_counts_for_the_next_connection(tls, tmp_path, aut
         assert ask(client, "PING") == "PONG"
 
 
+def test_files_that_are_being_renewed_do_not_stop_a_program(authority, tmp_path, caplog):
+    """The certificate is there before its key, and for a moment there is none."""
+    (first, first_key), (second, second_key) = authority.sign("first"), authority.sign("second")
+    ours, key = tmp_path / "ours.pem", tmp_path / "ours.key"
+    ours.write_bytes(first.read_bytes())
+    key.write_bytes(first_key.read_bytes())
+
+    def ask_anew() -> object:
+        client.close()
+        return ask(client, "ACL", "WHOAMI")
+
+    with (
+        serving(authority, clients="yes") as tls,
+        closing(Client(tls.url(ssl_certfile=ours, ssl_keyfile=key))) as client,
+    ):
+        assert ask_anew() == "default"
+        replace(ours, second)
+        assert ask_anew() == "default"
+        assert "ours.pem cannot be used" in caplog.text
+        replace(key, second_key)
+        assert ask_anew() == "default"
+        ours.unlink()
+        assert ask_anew() == "default"
+        assert "ours.pem cannot be read" in caplog.text
+
+
 def replace(path: Path, by: Path) -> None:
     before = path.stat().st_mtime_ns
     path.write_bytes(by.read_bytes())
@@ -231,9 +291,21 @@ def replace(path: Path, by: Path) -> None:
 def test_a_file_that_is_no_certificate_is_named(option, sentence):
     with (
         closing(Client(f"rediss://127.0.0.1:1?{option}")) as client,
-        pytest.raises(InvalidInput, match=sentence),
+        pytest.raises(RedisRefused, match=sentence),
     ):
         ask(client, "PING")
+
+
+@pytest.mark.parametrize(
+    "option", ["ssl_cert_reqs=OPTIONAL", "ssl_check_hostname=False", "ssl_min_version=tlsv1.3"]
+)
+def test_a_value_may_be_written_as_for_redis_py(option):
+    assert Address(f"rediss://127.0.0.1?{option}").tls is not None
+
+
+def test_a_key_without_a_certificate_is_refused():
+    with pytest.raises(InvalidInput, match="ssl_keyfile needs ssl_certfile"):
+        Client("rediss://127.0.0.1?ssl_keyfile=/a")
 
 
 @pytest.mark.parametrize("option", ["ssl_cert_reqs=never", "ssl_min_version=SSLv3"])
