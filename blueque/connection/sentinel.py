@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from blueque.connection.address import Address, hide_password
 from blueque.connection.opening import connect
-from blueque.connection.redis import Connection
+from blueque.connection.redis import Connection, bare, raise_refusal
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
 
 log = logging.getLogger("blueque")
@@ -133,13 +133,19 @@ class SentinelAddress:
         raise RedisAway(f"no Sentinel answers: {'; '.join(map(str, errors))}")
 
     def _ask_one(self, sentinel: Address) -> tuple[str, int]:
-        connection = connect(sentinel, lambda connection: connection.wait(ANSWER))
+        command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
         try:
-            (reply,) = connection.exchange([("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)])
-        finally:
-            connection.close()
-        if isinstance(reply, RedisRefused):
-            raise reply
+            connection = connect(sentinel, lambda connection: connection.wait(ANSWER))
+            try:
+                (reply,) = connection.exchange([command])
+                raise_refusal([reply])
+            finally:
+                connection.close()
+        except RedisAway as error:
+            raise RedisAway(f"{sentinel.place}: {error}") from bare(error)
+        except RedisRefused as error:
+            error.command = f"the question to the Sentinel at {sentinel.place}"
+            raise
         if reply is None:
             raise RedisRefused(
                 f"SENTINEL the Sentinel at {sentinel.place} knows no service {self._service!r}"

@@ -6,18 +6,21 @@ import logging
 import time
 from collections import Counter
 
-from blueque.errors import RedisRefused
+from blueque.errors import OURS, RedisRefused
 from blueque.system.backoff import pause
 
 log = logging.getLogger("blueque")
 
 
 class _Cause:
-    """An outage since `since`, in monotonic seconds, and the duties that it has stopped."""
+    """An outage since `since`, in monotonic seconds, the duties that it has stopped, and the codes of
+    its reasons that were logged.
+    """
 
     def __init__(self) -> None:
         self.since = time.monotonic()
         self.duties: set[str] = set()
+        self.codes: set[str] = set()
 
 
 class Outage:
@@ -52,10 +55,12 @@ class Outage:
         if refused is None:
             del self._failures[duty]
             return False
-        if refused not in self._causes:
-            self._causes[refused] = _Cause()
+        cause = self._causes.setdefault(refused, _Cause())
+        code = reason.code if isinstance(reason, RedisRefused) else ""
+        if not cause.codes or (not refused and code not in cause.codes):
             log.log(self._level, "%s; %s", reason, consequence)
-        self._causes[refused].duties.add(duty)
+        cause.codes.add(code)
+        cause.duties.add(duty)
         self._failures[duty] += 1
         return True
 
@@ -71,9 +76,10 @@ class Outage:
 def _refused(reason: Exception | str | None) -> str | None:
     """Return what Redis refuses, "" for any other reason, None without a reason.
 
-    Permissions and types concern one command; other refusals, such as OOM, concern many.
+    Permissions and types concern one command; other refusals, such as OOM, concern many. Where there
+    is no way to Redis, such as with an expired certificate, Redis has not answered.
     """
-    if isinstance(reason, RedisRefused):
+    if isinstance(reason, RedisRefused) and reason.code not in OURS:
         command = reason.command.partition(" ")[0]
         return (
             f"refuses {command}" if command and reason.concerns_keys else f"answers {reason.code}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 
@@ -82,6 +83,14 @@ def test_without_any_sentinel_redis_is_away(open_client):
         client.get_task("t")
 
 
+def test_a_sentinel_that_stands_still_is_named(open_client):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"127.0.0.1:{silent.getsockname()[1]}"
+        client = open_client(f"redis+sentinel://{place}/gpu")
+        with pytest.raises(RedisAway, match=f"no Sentinel answers: {place}: .* gave up"):
+            client.get_task("t")
+
+
 def test_an_unknown_service_is_refused_at_once(service, open_client):
     client = open_client(service.url.replace(SERVICE, "other"))
     with pytest.raises(RedisRefused, match="knows no service 'other'"):
@@ -91,7 +100,7 @@ def test_an_unknown_service_is_refused_at_once(service, open_client):
 def test_a_wrong_password_of_the_sentinels_is_refused(service):
     with (
         closing(Client(service.url + "x", patience=0)) as client,
-        pytest.raises(RedisRefused, match="WRONGPASS"),
+        pytest.raises(RedisRefused, match=r"to the Sentinel at 127.0.0.1:\d+: WRONGPASS"),
     ):
         client.get_task("t")
 

@@ -65,6 +65,19 @@ def test_what_holds_for_many_commands_is_said_once_for_all(outage, said):
     assert said() == ["Redis refused HSET a: OOM no memory", "Redis no longer answers OOM"]
 
 
+def test_a_refused_certificate_does_not_mean_that_redis_answers(outage, said):
+    """It is named once all the same, also behind an outage of another kind."""
+    for _ in range(2):
+        outage.note(RedisAway("it is away"), "waiting", "take")
+        outage.note(RedisRefused("TLS its certificate has expired"), "waiting", "take")
+        outage.note(RedisRefused("TLS its certificate has expired"), "waiting", "beat")
+    outage.note(None, duty="beat")
+    outage.note(None, duty="take")
+
+    assert said() == ["it is away", "its certificate has expired", "Redis answers again"]
+    assert not outage.is_on
+
+
 def test_a_duty_that_meets_another_refusal_has_done_with_the_first(outage, said):
     outage.note(refused("HSET a"), "waiting", "take")
     outage.note(refused("ZADD a"), "waiting", "take")
