@@ -165,8 +165,9 @@ def _context_of(options: TlsOptions) -> ssl.SSLContext:
 def _changed_at(path: str) -> int:
     try:
         return os.stat(path).st_mtime_ns
-    except OSError as error:
-        raise RedisRefused(f"TLS the certificate {path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: not a path
+        reason = getattr(error, "strerror", None) or error
+        raise RedisRefused(f"TLS the certificate {path!r} cannot be read: {reason}") from None
 
 
 def _new_context(options: TlsOptions) -> ssl.SSLContext:
@@ -181,9 +182,9 @@ def _new_context(options: TlsOptions) -> ssl.SSLContext:
         path = options.certfile
         if path is not None:
             context.load_cert_chain(path, options.keyfile, options.password or "")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise RedisRefused(f"TLS the certificate {path} cannot be used: {reason}") from None
+    except (OSError, ValueError) as error:  # ValueError: the password is too long
+        reason = getattr(error, "strerror", None) or error
+        raise RedisRefused(f"TLS the certificate {path!r} cannot be used: {reason}") from None
     return context
 
 

@@ -267,12 +267,12 @@ def test_files_that_are_being_renewed_do_not_stop_a_program(authority, tmp_path,
         assert ask_anew() == "default"
         replace(ours, second)
         assert ask_anew() == "default"
-        assert "ours.pem cannot be used" in caplog.text
+        assert "ours.pem' cannot be used" in caplog.text
         replace(key, second_key)
         assert ask_anew() == "default"
         ours.unlink()
         assert ask_anew() == "default"
-        assert "ours.pem cannot be read" in caplog.text
+        assert "ours.pem' cannot be read" in caplog.text
 
 
 def replace(path: Path, by: Path) -> None:
@@ -284,8 +284,9 @@ def replace(path: Path, by: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ("ssl_ca_certs=/no/such.pem", "the certificate /no/such.pem cannot be read"),
-        ("ssl_ca_certs=/dev/null", "the certificate /dev/null cannot be used"),
+        ("ssl_ca_certs=/no/such.pem", "the certificate '/no/such.pem' cannot be read"),
+        ("ssl_ca_certs=%00", "cannot be read: embedded null byte"),
+        ("ssl_ca_certs=/dev/null", "the certificate '/dev/null' cannot be used"),
     ],
 )
 def test_a_file_that_is_no_certificate_is_named(option, sentence):
