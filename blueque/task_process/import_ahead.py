@@ -14,8 +14,6 @@ import functools
 import sys
 from contextlib import suppress
 
-from blueque.connection.addresses import address_of
-
 
 def import_for_daemon(redis_url: str) -> None:
     """Import what a scheduler, or a listener with its master and task processes, may need later.
@@ -41,6 +39,7 @@ def import_for_daemon(redis_url: str) -> None:
     import blueque.connection.sentinel
     import blueque.producer.bulk
     import blueque.spool.refused_value
+    from blueque.connection.addresses import address_of
 
     _import_for_client()
     address = address_of(redis_url)

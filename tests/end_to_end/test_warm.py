@@ -52,7 +52,9 @@ def become(programs, what: str) -> None:
 def spare_of(listener) -> int:
     """Return the pid of the one waiting task process."""
     (slot,) = listener.slots()
-    (spare,) = until(lambda: task_processes_of(slot), what="a spare process")
+    (spare,) = until(
+        lambda: len(found := task_processes_of(slot)) == 1 and found, what="a spare process"
+    )
     return spare
 
 
