@@ -70,7 +70,7 @@ class SentinelAddress:
 
     def connect(self) -> Connection:
         """Return a connection to the primary. Raises RedisAway, RedisRefused."""
-        host, port = self._ask()
+        host, port = self.ask()
         try:
             connection = self._connect_to(self.primary(host, port))
         except RedisAway:
@@ -103,7 +103,7 @@ class SentinelAddress:
                 return True
             ask_at = time.monotonic() + ASK_EVERY
             try:
-                named = self._ask()
+                named = self.ask()
             except (RedisAway, RedisRefused) as error:  # the primary may be well
                 log.debug("%s", error)
                 return True
@@ -113,14 +113,14 @@ class SentinelAddress:
 
         return is_current
 
-    def _ask(self) -> tuple[str, int]:
+    def ask(self) -> tuple[str, int]:
         """Return host and port of the primary: the first answer counts. Raises RedisAway, or
         RedisRefused if all Sentinels that answer do not know the service.
         """
         errors: list[RedisAway | RedisRefused] = []
         for sentinel in self.sentinels:
             try:
-                host, port = self._ask_one(sentinel)
+                host, port = self.ask_one(sentinel)
             except (RedisAway, RedisRefused) as error:
                 errors.append(error)
             else:
@@ -132,7 +132,8 @@ class SentinelAddress:
                 raise each
         raise RedisAway(f"no Sentinel answers: {'; '.join(map(str, errors))}")
 
-    def _ask_one(self, sentinel: Address) -> tuple[str, int]:
+    def ask_one(self, sentinel: Address) -> tuple[str, int]:
+        """Return what one Sentinel says. Raises RedisAway, RedisRefused."""
         command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
         try:
             connection = connect(sentinel, lambda connection: connection.wait(ANSWER))

@@ -110,7 +110,7 @@ def test_a_server_that_says_that_it_is_a_replica_is_away(service, open_client, m
     (replica,) = [port for port in service.servers if port != service.primary().port]
     with redis_py.Redis(port=replica) as admin:
         until(lambda: admin.role()[0] == b"slave", what="a replica")
-    monkeypatch.setattr(SentinelAddress, "_ask", lambda self: ("127.0.0.1", replica))
+    monkeypatch.setattr(SentinelAddress, "ask", lambda self: ("127.0.0.1", replica))
     client = open_client(service.url)
     with pytest.raises(RedisAway, match="is not the primary of gpu yet"):
         client.get_task("t")
@@ -120,13 +120,13 @@ def test_a_sentinel_that_knows_no_failover_is_asked_last(service, monkeypatch):
     """It was cut off from the others, and names a server that has become a replica."""
     (replica,) = [port for port in service.servers if port != service.primary().port]
     client = Client(service.url.replace("//", "//127.0.0.1:1,", 1), patience=20)
-    ask_one = SentinelAddress._ask_one
+    ask_one = SentinelAddress.ask_one
 
     def ask(address: SentinelAddress, sentinel: Address) -> tuple[str, int]:
         cut_off = sentinel.place == "127.0.0.1:1"
         return ("127.0.0.1", replica) if cut_off else ask_one(address, sentinel)
 
-    monkeypatch.setattr(SentinelAddress, "_ask_one", ask)
+    monkeypatch.setattr(SentinelAddress, "ask_one", ask)
     with closing(client):
         assert port_of(client) == service.primary().port
 
