@@ -50,10 +50,14 @@ class Sentinels:
         until(lambda: self.primary() is not before, 30, "another primary")
         return self.primary()
 
-    def close(self) -> None:
-        for popen in self._popens:
+    def lose_sentinels(self, count: int) -> None:
+        """Kill the last ones."""
+        for popen in self._popens[-count:]:
             popen.kill()
             popen.wait()
+
+    def close(self) -> None:
+        self.lose_sentinels(len(self._popens))
 
     def _begins(self, sentinel: redis_py.Redis) -> bool:
         try:

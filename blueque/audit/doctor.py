@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from blueque.audit import audit, server_check
 from blueque.audit.audit import Finding, Report
+from blueque.audit.sentinels import judge_sentinels
 from blueque.audit.server_check import Check
 from blueque.connection.redis import Redis
 from blueque.errors import NoSuchGroup, WrongGroup
@@ -50,7 +51,7 @@ class Doctor:
         """
         # A key of a wrong type is for the audit to report.
         with contextlib.closing(self._redis.lenient()) as reader:
-            checks = server_check.check(reader)
+            checks = [*server_check.check(reader), *judge_sentinels(reader)]
             seen = overview.overview(reader)
             queues = [line.queue for line in seen.lines]
             checks += [*server_check.judge_due(seen.lines), *server_check.judge_hosts(seen.nodes)]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.connection.redis import Redis, as_hash, raise_refusal, time_of
+from blueque.connection.redis import Redis, raise_refusal, time_of
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.queries.listeners import shared_hosts
+from blueque.queries.server import ASKED, WATCHED, server_facts
 from blueque.text.format import span
 
 if TYPE_CHECKING:
@@ -23,6 +25,16 @@ FORGOTTEN = 86400.0  # seconds after which something may have been forgotten
 MOST_BOOTS = 4  # boot ids that are named
 AHEAD = 60.0  # seconds by which a time that was decided may be to come
 SKEW = 2.0  # seconds between two clocks that do no harm
+BEHIND = 10  # seconds that a replica may be behind
+_CHOSEN = {"appendonly", "min-replicas-to-write"}  # what may have been decided, for its price
+_WRITES = {
+    "aof_last_write_status": ("append-only file", "it refuses changes (MISCONF)"),
+    "aof_last_bgrewrite_status": ("rewrite of the append-only file", "that file grows"),
+    "rdb_last_bgsave_status": (
+        "snapshot",
+        "it refuses changes (MISCONF), unless stop-writes-on-bgsave-error is no",
+    ),
+}
 
 
 class Check(NamedTuple):
@@ -40,10 +52,11 @@ def check(redis: Redis, clock: Callable[[], float] = time.time) -> list[Check]:
     """Run all checks of the server."""
     facts, latency = _facts(redis)
     speed = f"answers in {1000 * latency:.1f} ms"
-    if facts is None:
-        unknown = f"{speed}; this user may not ask for INFO about its version, memory and files."
-        return [Check("info", "unknown", unknown), _transactions(redis), _clock(redis, clock)]
-    return [*judge(facts | _settings(redis), speed), _transactions(redis), _clock(redis, clock)]
+    unknown = f"{speed}; this user may not ask for INFO about its version, memory and files."
+    found = [Check("info", "unknown", unknown)]
+    if facts is not None:
+        found = [*judge(facts, speed)]
+    return [*found, _transactions(redis), _clock(redis, clock)]
 
 
 def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
@@ -58,15 +71,10 @@ def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
 def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
     """Yield the checks that need attention even if the server was set up so on purpose: what may
     lose tasks, or will soon stop everything.
-
-    facts: as in INFO; may have the settings `save` and `min-replicas-to-write` besides.
     """
     for result in judge(facts, ""):
-        if result.level in ("warn", "fail") and result.name != "appendonly":
+        if result.level in ("warn", "fail") and result.name not in _CHOSEN:
             yield result
-    if facts.get("aof_enabled") == "0" and facts.get("save") == "":
-        sentence = "nothing is written to disk: should it die, all tasks are lost."
-        yield Check("persistence", "warn", sentence)
 
 
 def judge_due(lines: Iterable[QueueOverview]) -> Iterator[Check]:
@@ -114,17 +122,7 @@ def _facts(redis: Redis) -> tuple[dict[str, str] | None, float]:
     began = time.perf_counter()
     redis.read(asked)
     latency = time.perf_counter() - began
-    try:
-        (text,) = redis.read(("INFO",))
-    except RedisRefused:
-        return None, latency
-    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line), latency
-
-
-def _settings(redis: Redis) -> dict[str, str]:
-    """Return the setting for replicas; nothing if this user has no right to ask."""
-    (reply,) = redis.answers(("CONFIG", "GET", "min-replicas-to-write"))
-    return {} if isinstance(reply, RedisRefused) else as_hash(reply)
+    return server_facts(redis, *redis.answers(*ASKED)), latency
 
 
 def _transactions(redis: Redis) -> Check:
@@ -170,8 +168,15 @@ def _memory(facts: Mapping[str, str]) -> Iterator[Check]:
     used = _number(facts, "used_memory")
     limit = _number(facts, "maxmemory") or _number(facts, "total_system_memory")
     if used is not None:
-        sentence = f"memory: {_size(used)}{f' of {_size(limit)}' if limit else ''} in use."
-        yield Check("memory", "warn" if limit and used > FULL * limit else "ok", sentence)
+        sentence = f"memory: {_size(used)}{f' of {_size(limit)}' if limit else ''} in use"
+        if limit and used > FULL * limit:
+            then = "the machine has no more: set maxmemory, so that Redis refuses (OOM) and is not killed"
+            if _number(facts, "maxmemory"):
+                then = "when it is full, Redis refuses all changes (OOM): raise maxmemory"
+            sentence = f"{sentence}, and {then}; delete finished tasks (blueque delete)."
+            yield Check("memory", "warn", sentence)
+        else:
+            yield Check("memory", "ok", f"{sentence}.")
     policy = facts.get("maxmemory_policy")
     if policy is None:
         yield Check(
@@ -185,8 +190,13 @@ def _memory(facts: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
-    if facts.get("aof_enabled") == "0":
-        sentence = "appendonly is off: should the server die, all that changed since the last snapshot is lost."
+    if facts.get("aof_enabled") == "0" and facts.get("save") == "":
+        sentence = (
+            "nothing is written to disk: should it die, all tasks are lost. Set appendonly yes."
+        )
+        yield Check("persistence", "warn", sentence)
+    elif facts.get("aof_enabled") == "0":
+        sentence = "appendonly is off: should the server die, all that changed since the last snapshot is lost. Set appendonly yes."
         yield Check("appendonly", "warn", sentence)
     elif facts.get("aof_enabled") == "1":
         yield Check("appendonly", "ok", "appendonly is on.")
@@ -194,22 +204,15 @@ def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
         yield Check(
             "appendonly", "unknown", "it does not say whether it writes an append-only file."
         )
-    writes = {
-        "aof_last_write_status": "append-only file",
-        "aof_last_bgrewrite_status": "rewrite of the append-only file",
-        "rdb_last_bgsave_status": "snapshot",
-    }
-    for name, file in writes.items():
+    for name, (file, then) in _WRITES.items():
         if facts.get(name, "ok") != "ok":
-            sentence = (
-                f"its last {file} could not be written ({name} is {facts[name]}): see its log."
-            )
+            sentence = f"its {file} could not be written ({name} is {facts[name]}), and {then}: see its log and its disk."
             yield Check(name.replace("_", "-"), "fail", sentence)
 
 
 def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
-    """Yield a failure if replicas are missing, so that the server refuses changes; a hint if it
-    acknowledges changes before all its replicas have them.
+    """Yield a failure if replicas are missing, so that the server refuses changes; warnings if a
+    failover may lose what it acknowledges, or cannot happen.
     """
     replicas = _number(facts, "connected_slaves") or 0
     least, close = (
@@ -225,11 +228,31 @@ def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
         yield Check("replicas", "fail", sentence)
     elif least is not None and least < replicas:
         sentence = f"{has}, and min-replicas-to-write is {least}: a failover may lose tasks that were accepted seconds before."
-        yield Check(
-            "replicas",
-            "ok",
-            f"{sentence} Set min-replicas-to-write {replicas} and min-replicas-max-lag.",
+        sentence = f"{sentence} Set min-replicas-to-write {replicas} and min-replicas-max-lag."
+        yield Check("min-replicas-to-write", "warn", sentence)
+    elif WATCHED in facts and not replicas:
+        sentence = (
+            "it has no replica, so Sentinel cannot replace it: should it die, all programs wait."
         )
+        yield Check("no-replica", "warn", f"{sentence} Start a server with replicaof.")
+    for name, text in facts.items():
+        if re.fullmatch("slave[0-9]+", name):
+            yield from _replica(dict(part.split("=", 1) for part in text.split(",")))
+
+
+def _replica(facts: Mapping[str, str]) -> Iterator[Check]:
+    """Yield a warning if a replica is not up to date."""
+    lag = _number(facts, "lag") or 0
+    stands = f"is {lag} s behind"
+    if facts.get("state") != "online":
+        stands = f"has no copy yet (state {facts.get('state')})"
+    elif lag <= BEHIND:
+        return
+    name = f"replica {facts.get('ip')}:{facts.get('port')}"
+    then = (
+        "as the primary it would lack tasks that were accepted; min-replicas-max-lag prevents that"
+    )
+    yield Check("replica-behind", "warn", f"{name} {stands}: {then}.")
 
 
 def _clock(redis: Redis, clock: Callable[[], float]) -> Check:

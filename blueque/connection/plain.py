@@ -60,6 +60,7 @@ class SocketConnection(Exchange):
         self.is_proven = False
         self.has_answer = has_answer
         self.is_current: Callable[[], bool] | None = None
+        self.ask_sentinels: Callable[..., list[Any]] | None = None
         self._pushed: list[Any] = []
         self._data, self._place = b"", 0  # received bytes, and how many of them the parser has
         self._reader = hiredis.Reader(

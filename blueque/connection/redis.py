@@ -70,6 +70,8 @@ class Connection(Protocol):
     is_proven: bool  # MULTI has worked on it
     # Tells whether Sentinel still names this server the primary; None: there is no Sentinel.
     is_current: Callable[[], bool] | None
+    # Asks each of its Sentinels the same questions: see SentinelAddress.ask_each.
+    ask_sentinels: Callable[..., list[Any]] | None
 
     @property
     def is_closed(self) -> bool: ...

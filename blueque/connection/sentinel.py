@@ -13,6 +13,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from blueque.connection.address import Address, hide_password
@@ -77,7 +78,7 @@ class SentinelAddress:
             # That Sentinel may be cut off from the others: ask another one first the next time.
             self.sentinels = [*self.sentinels[1:], self.sentinels[0]]
             raise
-        connection.is_current = self._question(host, port)
+        connection.is_current, connection.ask_sentinels = self._question(host, port), self.ask_each
         return connection
 
     def _connect_to(self, primary: Address) -> Connection:
@@ -134,16 +135,9 @@ class SentinelAddress:
 
     def ask_one(self, sentinel: Address) -> tuple[str, int]:
         """Return what one Sentinel says. Raises RedisAway, RedisRefused."""
-        command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
         try:
-            connection = connect(sentinel, lambda connection: connection.wait(ANSWER))
-            try:
-                (reply,) = connection.exchange([command])
-                raise_refusal([reply])
-            finally:
-                connection.close()
-        except RedisAway as error:
-            raise RedisAway(f"{sentinel.place}: {error}") from bare(error)
+            (reply,) = self._answers(sentinel, "GET-MASTER-ADDR-BY-NAME")
+            raise_refusal([reply])
         except RedisRefused as error:
             error.command = f"the question to the Sentinel at {sentinel.place}"
             raise
@@ -153,6 +147,28 @@ class SentinelAddress:
             )
         host, port = reply
         return f"[{host}]" if ":" in host else host, int(port)
+
+    def ask_each(self, *questions: str) -> list[list[Any] | RedisAway | RedisRefused]:
+        """Return what each Sentinel answers to questions about the service, or why it does not."""
+        found: list[list[Any] | RedisAway | RedisRefused] = []
+        for sentinel in self.sentinels:
+            try:
+                found.append(self._answers(sentinel, *questions))
+            except (RedisAway, RedisRefused) as error:
+                found.append(error)
+        return found
+
+    def _answers(self, sentinel: Address, *questions: str) -> list[Any]:
+        try:
+            connection = connect(sentinel, lambda connection: connection.wait(ANSWER))
+            try:
+                return connection.exchange(
+                    [("SENTINEL", question, self._service) for question in questions]
+                )
+            finally:
+                connection.close()
+        except RedisAway as error:
+            raise RedisAway(f"{sentinel.place}: {error}") from bare(error)
 
 
 def _hosts(text: str, shown: str) -> list[tuple[str, int]]:

@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from blueque.connection.redis import Redis, as_hash, raise_refusal, time_of
-from blueque.errors import RedisRefused
+from blueque.connection.redis import Redis, raise_refusal, time_of
 from blueque.model import keys
 from blueque.model.group import is_gate
 from blueque.queries.groups_overview import MAX_GROUPS, Groups, groups
@@ -26,6 +25,7 @@ from blueque.queries.queue_looks import (
 )
 from blueque.queries.queue_overview import Counts, QueueOverview, overview_of
 from blueque.queries.schedules import MAX_WATCHED, Watched, watched
+from blueque.queries.server import ASKED, server_facts
 from blueque.queries.statistics import Usual, tail, usual
 from blueque.queries.steps import clock, in_step, of_each, read
 
@@ -127,29 +127,22 @@ class _Begun(NamedTuple):
 
 
 def _begin(redis: Redis) -> _Begun:
-    time, names, groups, first, last, info, *settings = redis.answers(
+    time, names, groups, first, last, *server = redis.answers(
         ("TIME",),
         ("ZRANGE", keys.QUEUES, 0, -1),
         ("ZRANGE", keys.GROUPS, 0, MAX_GROUPS - 1),
         ("ZRANGE", keys.SCHEDULES, 0, MAX_WATCHED - 1),
         # those that make no next task
         ("ZRANGEBYSCORE", keys.SCHEDULES, "+inf", "+inf", "LIMIT", 0, MAX_WATCHED),
-        ("INFO",),
-        ("CONFIG", "GET", "save"),
-        ("CONFIG", "GET", "min-replicas-to-write"),
+        *ASKED,
     )
     raise_refusal([time, names, groups, first, last])
-    facts = None
-    if not isinstance(info, RedisRefused):
-        facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-        for reply in settings:
-            facts |= {} if isinstance(reply, RedisRefused) else as_hash(reply)
     return _Begun(
         time_of(time),
         sorted(names),
         [name for name in groups if not is_gate(name)],
         [*dict.fromkeys([*first, *last])],
-        facts,
+        server_facts(redis, *server),
     )
 
 

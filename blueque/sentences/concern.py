@@ -20,6 +20,10 @@ URGENT = {
     "stuck",
     "persistence",
     "memory",
+    "role",
+    "replicas",
+    "aof-last-write-status",
+    "rdb-last-bgsave-status",
 }
 STUCK = {"no_listener", "never_fits", "limit"}  # those for which tasks wait too long
 

@@ -14,11 +14,15 @@ import redis as redis_py
 from running import until
 from transactions import protocol
 
+from blueque import Client, RedisAway
 from blueque.audit import server_check
 from blueque.audit.doctor import Doctor
 from blueque.model import keys
 from blueque.model.new_task import NewTask
 from blueque.protocol.archiving import BatchRef
+from blueque.queries.overview import overview
+from blueque.sentences.attention import concerns
+from blueque.sentences.concern import URGENT
 from blueque.system.embedded_redis import running_server
 
 DOCTOR = ["doctor", "--settle", "0.01"]
@@ -81,7 +85,7 @@ def damage(redis, cli):
     cli.lpush(keys.pending("video"), "nobody")
 
 
-def test_a_server_with_a_replica_that_need_not_have_a_change_gets_a_hint(server, doctor, cli):
+def test_a_server_with_a_replica_that_need_not_have_a_change_is_warned_of(server, doctor, cli):
     before = {
         name: cli.config_get(name)[name] for name in ("repl-diskless-sync", "min-replicas-to-write")
     }
@@ -99,11 +103,11 @@ def test_a_server_with_a_replica_that_need_not_have_a_change_gets_a_hint(server,
         cli.config_set(name, value)
 
     hint = (
-        "ok    it has 1 replica, and min-replicas-to-write is 0: a failover may lose tasks that were accepted seconds "
+        "warn  it has 1 replica, and min-replicas-to-write is 0: a failover may lose tasks that were accepted seconds "
         "before. Set min-replicas-to-write 1 and min-replicas-max-lag.\n"
     )
     refuses = "FAIL  only 1 replica keeps up, and min-replicas-to-write is 2: it refuses changes (NOREPLICAS).\n"
-    assert [result.returncode == 0 for result in results.values()] == [True, True, False]
+    assert [result.returncode == 0 for result in results.values()] == [False, True, False]
     assert [hint in result.stdout for result in results.values()] == [True, False, False]
     assert [refuses in result.stdout for result in results.values()] == [False, False, True]
 
@@ -325,7 +329,28 @@ def test_a_server_that_is_nearly_full_is_warned_of(doctor, cli):
 
 def test_a_server_without_a_file_is_warned_of(doctor):
     with running_server() as other:
-        assert levels(doctor("--json", "--redis-url", other.url))["appendonly"] == "warn"
+        assert levels(doctor("--json", "--redis-url", other.url))["persistence"] == "warn"
+
+
+def test_a_server_that_cannot_write_its_file_is_urgent_and_says_which_error_comes(tmp_path):
+    directory = tmp_path / "gone"
+    directory.mkdir()
+    with (
+        running_server("--dir", str(directory), "--save", "3600 1") as other,
+        redis_py.Redis.from_url(other.url) as admin,
+        Client(other.url, patience=0) as client,
+    ):
+        directory.rmdir()
+        admin.bgsave()
+        until(
+            lambda: admin.info("persistence")["rdb_last_bgsave_status"] == "err",
+            what="that the snapshot fails",
+        )
+
+        (concern,) = concerns(overview(client.connections))
+        assert concern.code in URGENT and "MISCONF" in concern.sentence
+        with pytest.raises(RedisAway, match="MISCONF"):
+            client.get_queue("video").enqueue("1")
 
 
 def test_what_a_user_may_not_ask_for_is_unknown_and_no_failure(doctor, server, cli):
@@ -394,6 +419,10 @@ FACTS = {
         ({"maxmemory": "0", "total_system_memory": "60"}, "memory", "warn"),
         ({"maxmemory_policy": "volatile-lru"}, "maxmemory-policy", "warn"),
         ({"aof_enabled": "0"}, "appendonly", "warn"),
+        ({"aof_enabled": "0", "save": ""}, "persistence", "warn"),
+        ({"slave0": "ip=h,port=1,state=online,lag=10"}, "appendonly", "ok"),
+        ({"slave0": "ip=h,port=1,state=online,lag=11"}, "replica-behind", "warn"),
+        ({"slave0": "ip=h,port=1,state=wait_bgsave,lag=0"}, "replica-behind", "warn"),
         ({"aof_last_write_status": "err"}, "aof-last-write-status", "fail"),
         ({"aof_last_bgrewrite_status": "err"}, "aof-last-bgrewrite-status", "fail"),
         ({"rdb_last_bgsave_status": "err"}, "rdb-last-bgsave-status", "fail"),

@@ -308,7 +308,7 @@ class SteppedConnection(Exchange):
     def __init__(self, stepper: Stepper, actor: Actor, connection: Connection) -> None:
         self.look_ahead = None
         self.has_answer = None
-        self.is_current = None
+        self.is_current = self.ask_sentinels = None
         self.is_proven = True  # else the first step on each connection would tell nothing
         self.is_closed = False
         self._stepper, self._actor, self._connection = stepper, actor, connection

@@ -1,0 +1,26 @@
+"""What Redis says about itself, as far as this user may ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from blueque.connection.redis import as_hash
+from blueque.errors import RedisRefused
+
+if TYPE_CHECKING:
+    from blueque.connection.redis import Redis
+
+ASKED = (("INFO",), ("CONFIG", "GET", "save"), ("CONFIG", "GET", "min-replicas-to-write"))
+WATCHED = "behind_sentinels"  # a fact of ours: the address names Sentinels
+
+
+def server_facts(redis: Redis, info: Any, *settings: Any) -> dict[str, str] | None:
+    """Return the facts of INFO and the settings, by name, from the replies to ASKED; None: this user
+    may not ask for INFO.
+    """
+    if isinstance(info, RedisRefused):
+        return None
+    facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    for reply in settings:
+        facts |= {} if isinstance(reply, RedisRefused) else as_hash(reply)
+    return facts if redis.connection().ask_sentinels is None else facts | {WATCHED: "yes"}
