@@ -2,14 +2,16 @@
 back while tasks run.
 
 `PYTHONPATH=tests:tests/legacy python tests/machinery/chaos.py [--seconds 180] [--tasks N] [--seed
-N] [--directory DIR]` prints a table, and exits 1 when a promise was broken. What the faults are is
-in chaos_faults.py, whom they strike in chaos_stage.py. Times in the log count from the beginning.
+N] [--directory DIR] [--result FILE]` prints a table, and exits 1 when a promise was broken. What
+the faults are is in chaos_faults.py, whom they strike in chaos_stage.py, and what stays beside them
+in chaos_steady.py. Times in the log count from the beginning.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import re
@@ -67,6 +69,7 @@ class Chaos:
         self._sample_at = 0.0
         self.wrong: list[str] = []
         self.table: dict[str, object] = {"seed": seed}
+        self.result: dict[str, object] = {}  # what docs/benchmarks.md is made of
 
     def run(self, seconds: float, tasks: int) -> None:
         """Have it all happen, and judge."""
@@ -127,6 +130,7 @@ class Chaos:
             self._samples.keys.append(
                 sum(not name.startswith(keys.belongings("")) for name in names)
             )
+        stage.steady.sample(stage.is_redis_well)
 
     def _supervise(self) -> None:
         """See that nobody ends whom we have not ended."""
@@ -143,6 +147,7 @@ class Chaos:
             if program is not None and not program.is_running:
                 self.wrong.append(f"the {name} has ended by itself: {program.log[-2000:]}")
                 setattr(self.stage, name, None)
+        self.wrong += self.stage.steady.ended()
 
     def _until(self, is_so: Callable[[], bool], seconds: float, what: str) -> bool:
         """Wait, and look on meanwhile. It is a broken promise when it takes too long."""
@@ -172,6 +177,7 @@ class Chaos:
             lambda: not audit(stage.control.connections, 0.3), 15.0, "an audit without findings"
         )
         self.wrong += [finding.sentence for finding in audit(stage.control.connections, 0.5)]
+        self.wrong += stage.steady.finish(self._until)
         # New listeners look through their spools at once: nothing may be open there that has ended.
         for node in stage.nodes:
             self._replace(node)
@@ -292,11 +298,13 @@ class Chaos:
         self.wrong += [f"task {task} is nobody's" for task in known if task not in tasks]
         self.wrong += self._samples.wrong()
         self.wrong += [f"never struck in the midst of work: {name}" for name in self.injector.never]
+        steady = self.stage.steady
         self._count(tasks, ends)
         self.table |= {
             "declared lost": len(given_up),
             "done, and done again or given up": len(wasted),
         }
+        self.result |= {"lost": len(lost) + steady.lost, "doubled": len(again) + steady.doubled}
         self.table |= {
             "lost": len(lost),
             "doubled": len(again),
@@ -333,6 +341,24 @@ class Chaos:
             count, done, descriptors, memory = self._samples.growth(kind)
             grown = f"{descriptors} descriptors, {memory >> 10} KiB after {done} tasks in {count} processes"
             self.table[f"{kind}: grown by"] = grown
+        steady = self.stage.steady
+        (info,) = self.stage.control.connections.read(("INFO", "server"))
+        self.result = {
+            "minutes": round((now() - self._began) / 60, 1),
+            "redis": re.findall(r"^redis_version:(\S+)", info, re.MULTILINE)[0],
+            "faults": self.injector.hits,
+            "tasks": len(tasks) + steady.tasks,
+            "starts": len(runs) + steady.seen["start"].total(),
+            "rows": steady.usage.rows(),
+        }
+        self.table |= {
+            "steady tasks": steady.tasks,
+            "  lost": steady.lost,
+            "  doubled": steady.doubled,
+        }
+        for whose, what, *ends, slope in steady.usage.rows():
+            grown = ", ".join(f"{value:,.0f}" for value in ends)
+            self.table[f"{what} of {whose}"] = f"{grown}; by 1,000 tasks {slope:+,.1f}"
         first, second = halves(self._samples.keys)
         self.table["keys besides tasks, by half"] = f"{first:.0f}, {second:.0f}"
 
@@ -404,6 +430,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--directory", type=Path, help="where everything is written; stays, and must be empty"
     )
+    parser.add_argument(
+        "--result", type=Path, help="a file for what bin/bench --write-only writes of a run"
+    )
     given = parser.parse_args(argv)
     with contextlib.ExitStack() as stack:
         directory = given.directory or Path(
@@ -412,6 +441,8 @@ def main(argv: list[str] | None = None) -> int:
         directory.mkdir(exist_ok=True)
         run = chaos(given.seconds, given.seed, directory, given.tasks)
         print(report(run), flush=True)
+        if given.result is not None:
+            given.result.write_text(json.dumps(run.result | {"wrong": run.wrong}, indent=1) + "\n")
         if run.wrong:
             print((directory / "chaos.log").read_text())
     return bool(run.wrong)

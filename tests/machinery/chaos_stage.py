@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from chaos_producer import SAFE
+from chaos_steady import Steady
 from running import Listener, Program, Programs, children_of, is_there, until
 
 from blueque import Client
@@ -301,6 +302,8 @@ class Stage:
         ]
         (directory / "rest").mkdir()
         self.rest = Programs(self.wires[2].url, directory / "rest")
+        steady = Client(_beside(server.url), patience=5.0)
+        self.steady = Steady(steady, _beside(self.wires[2].url), directory / "steady")
         self.is_redis_well = True
         self.scheduler: Program | None = None
         self.producer: Program | None = None
@@ -312,6 +315,7 @@ class Stage:
         for node in self.nodes:
             node.start()
         self.start_scheduler()
+        self.steady.open()
         command = [
             sys.executable,
             str(Path(__file__).parent / "chaos_producer.py"),
@@ -355,7 +359,7 @@ class Stage:
         return next(node for node in self.nodes if node.name == name)
 
     def programs(self) -> list[Programs]:
-        return [self.rest, *[node.programs for node in self.nodes]]
+        return [self.rest, self.steady.programs, *[node.programs for node in self.nodes]]
 
     def left(self) -> list[int]:
         return [pid for programs in self.programs() for pid in programs.left()]
@@ -374,8 +378,14 @@ def open_stage(directory: Path, seed: int) -> Iterator[Stage]:
         for programs in stage.programs():
             stack.enter_context(programs)
         stack.callback(stage.control.close)
+        stack.callback(stage.steady.control.close)
         stack.callback(lambda: is_there(server.pid) and os.kill(server.pid, signal.SIGCONT))
         yield stage
+
+
+def _beside(url: str) -> str:
+    """Return the address of another database of the same Redis."""
+    return f"{url}{'&' if '?' in url else '?'}db=1"
 
 
 # A process that sees none of the others here, as on another machine.

@@ -16,3 +16,5 @@ def test_nothing_is_lost_or_run_twice_unasked_whatever_dies_freezes_or_is_cut_of
 
     print(report(run), (tmp_path / "chaos.log").read_text(), sep="\n")
     assert run.wrong == []
+    measured = {whose for whose, _ in run.stage.steady.usage.of}
+    assert measured == {"master", "slots", "keepers", "scheduler", "page", "spool", "Redis"}
