@@ -16,7 +16,12 @@ from blueque.connection.redis_py import ClientConnection
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
 from blueque.model.client_settings import ClientSettings
-from blueque.model.encoding import require_feed_name, require_queue_name, require_timeout
+from blueque.model.encoding import (
+    require_feed_name,
+    require_queue_name,
+    require_timeout,
+    require_whole,
+)
 from blueque.model.group import InGroup
 from blueque.model.queue_order import Select
 from blueque.model.queue_settings import read_settings
@@ -56,8 +61,10 @@ class Client:
     redis: a ready redis-py client instead. Its settings are used, not its connections.
     patience: for how many seconds a call tries again when Redis does not answer.
     max_bytes: the limit of parameters and results; BLUEQUE_MAX_BYTES, else 1 MiB.
+    replicas: how many replicas of Redis have to confirm a change before a call returns, or else
+        NotReplicated is raised; BLUEQUE_REPLICAS, else 0.
     config: a blueque.toml, or `blueque.settings.load()` for the one that is found. It sets address
-        and limit instead of the defaults, and retry, limits and resources for each queue.
+        and limit instead of the defaults, replicas, and retry, limits and resources for each queue.
     options: further arguments of redis-py's `from_url`.
     """
 
@@ -68,6 +75,7 @@ class Client:
         redis: redis_py.Redis | None = None,
         patience: float = 5.0,
         max_bytes: int | None = None,
+        replicas: int | None = None,
         config: Config | str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
@@ -93,7 +101,13 @@ class Client:
             units.max_bytes(otherwise=config.max_bytes) if max_bytes is None else max_bytes
         )
         days_kept = units.statistics_keep(otherwise=config.statistics_keep)
-        settings = ClientSettings(days_kept, config.aliases)
+        number, seconds = units.replicas(config.redis)
+        number = (
+            number
+            if replicas is None
+            else require_whole(replicas, "replicas", 0, units.MAX_REPLICAS)
+        )
+        settings = ClientSettings(days_kept, config.aliases, number, seconds)
         self._redis = Redis(self._connect, patience, settings)
 
     def __repr__(self) -> str:

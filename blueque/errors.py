@@ -51,7 +51,9 @@ BluequeError
 |   ... Redis
 |-- RedisAway (ConnectionError)     Redis did not answer, and nothing was written. Try later.
 |   `-- OutcomeUnknown              Redis did not answer after the change was sent. Repeat the call:
-|                                   it recognises its own success.
+|       |                           it recognises its own success.
+|       `-- NotReplicated           Redis has made the change, but too few replicas have confirmed it:
+|                                   a failover may take it back. Look again later.
 |-- RedisRefused                    Redis answered with an error. Do not repeat the call unchanged.
 |
 |   ... many tasks at once, and Spark
@@ -454,6 +456,29 @@ class OutcomeUnknown(RedisAway):
     def __init__(self, message: str, task_id: str | None = None) -> None:
         super().__init__(message)
         self.task_id = task_id
+
+
+class NotReplicated(OutcomeUnknown):
+    """The change is in Redis, but too few replicas have confirmed it in time.
+
+    confirmed: how many have. replicas: how many were asked for. refusal: why Redis did not ask them.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        task_id: str | None,
+        confirmed: int,
+        replicas: int,
+        seconds: float,
+        refusal: RedisRefused | None = None,
+    ) -> None:
+        have = f"only {confirmed} of {replicas} replicas have" if confirmed else "no replica has"
+        within = (
+            f" within {seconds:g} s (replicas = {replicas})" if refusal is None else f": {refusal}"
+        )
+        super().__init__(f"{operation}: it is in Redis, but {have} confirmed it{within}", task_id)
+        self.confirmed, self.replicas, self.refusal = confirmed, replicas, refusal
 
 
 # Redis refuses with one of these for a while, before it has changed anything: a call tries again

@@ -97,17 +97,22 @@ class Sentinels:
 
 
 @contextmanager
-def watched(directory: Path, replicas: int, sentinels: int) -> Iterator[Sentinels]:
-    """Run a primary with replicas and Sentinels."""
+def replicated(replicas: int) -> Iterator[list[Server]]:
+    """Run a primary, the first of the servers, and its replicas."""
     options = ("--repl-diskless-sync", "no", "--hz", "100", "--repl-ping-replica-period", "1")
     with ExitStack() as stack:
         primary = stack.enter_context(running_server(*options))
-        others = [
-            stack.enter_context(
-                running_server(*options, "--replicaof", f"127.0.0.1 {primary.port}")
-            )
-            for _ in range(replicas)
-        ]
-        service = Sentinels([primary, *others], directory, sentinels)
-        stack.callback(service.close)
-        yield service
+        of_primary = (*options, "--replicaof", f"127.0.0.1 {primary.port}")
+        others = [stack.enter_context(running_server(*of_primary)) for _ in range(replicas)]
+        yield [primary, *others]
+
+
+@contextmanager
+def watched(directory: Path, replicas: int, sentinels: int) -> Iterator[Sentinels]:
+    """Run a primary with replicas and Sentinels."""
+    with replicated(replicas) as servers:
+        service = Sentinels(servers, directory, sentinels)
+        try:
+            yield service
+        finally:
+            service.close()

@@ -105,7 +105,10 @@ def explain(error: BluequeError, origin: str) -> Failure:
     if type(error) is RedisAway and isinstance(refusal, RedisRefused) and refusal.code in NOT_NOW:
         return Failure(_REFUSALS[refusal.code][0], str(error), _REFUSALS[refusal.code][1])
     advice = next((text for kind, text in _ADVICE.items() if isinstance(error, kind)), "")
-    if isinstance(error, OutcomeUnknown) and error.task_id:
+    if isinstance(error, errors.NotReplicated):
+        seen = f"blueque show {error.task_id} and " if error.task_id else ""
+        advice = f"A failover may take it back. See: {seen}blueque doctor"
+    elif isinstance(error, OutcomeUnknown) and error.task_id:
         advice = f"When Redis is back, see: blueque show {error.task_id}"
     if isinstance(error, TooLarge) and not error.what.endswith(("parameters", "result")):
         advice = ""  # no setting makes that limit higher

@@ -169,6 +169,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "url_source": importer.source,
             "max_bytes": client.max_bytes,
             "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
+            "replicas": units.replicas(config.redis),
             "config": config.path,
             "remarks": remarks,
         }

@@ -80,6 +80,7 @@ class Invocation:
             raise Failure(CONFIGURATION, f"BLUEQUE_MAX_BYTES: {error}") from error
         try:
             units.statistics_keep()
+            units.replicas({})
             chosen_name()
         except InvalidInput as error:  # which names its variable
             raise Failure(CONFIGURATION, str(error)) from error

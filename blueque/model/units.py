@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from blueque.errors import InvalidInput
 
@@ -22,6 +22,9 @@ LOG_FORMATS = ("text", "json")  # of what programs write to standard error; the 
 LOG_LEVELS = ("debug", "info", "warning", "error")  # from which on they write it
 LOG_LEVEL = "info"
 STATISTICS_KEEP, MOST_STATISTICS = 90, 3660  # days
+MAX_REPLICAS = 100
+# seconds; a connection waits twice as long for an answer
+REPLICAS_TIMEOUT, MAX_REPLICAS_TIMEOUT = 1.0, 5.0
 
 T = TypeVar("T")
 
@@ -185,6 +188,36 @@ def statistics_keep(environ: Mapping[str, str] = os.environ, otherwise: int | No
     90.
     """
     return _named("BLUEQUE_STATISTICS_KEEP", parse_days, environ) or otherwise or STATISTICS_KEEP
+
+
+def replicas(said: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> tuple[int, float]:
+    """Return how many replicas have to confirm a change, and within how many seconds for each try.
+
+    BLUEQUE_REPLICAS and BLUEQUE_REPLICAS_TIMEOUT count before what [redis] has `said`.
+    """
+    number = _named("BLUEQUE_REPLICAS", _parse_replicas, environ)
+    seconds = _named(
+        "BLUEQUE_REPLICAS_TIMEOUT",
+        lambda text: require_replicas_timeout(parse_duration(text)),
+        environ,
+    )
+    return (
+        said.get("replicas", 0) if number is None else number,
+        seconds or said.get("replicas_timeout", REPLICAS_TIMEOUT),
+    )
+
+
+def require_replicas_timeout(seconds: float) -> float:
+    """Return the seconds. Raises InvalidInput."""
+    if not 0.001 <= seconds <= MAX_REPLICAS_TIMEOUT:
+        raise InvalidInput(f"it is {seconds:g} s; it must be from 1ms to {MAX_REPLICAS_TIMEOUT:g}s")
+    return seconds
+
+
+def _parse_replicas(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > MAX_REPLICAS:
+        raise InvalidInput(f"{text!r} is not a number of replicas from 0 to {MAX_REPLICAS}")
+    return int(text)
 
 
 def _named(name: str, parse: Callable[[str], T], environ: Mapping[str, str]) -> T | None:

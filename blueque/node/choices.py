@@ -25,6 +25,7 @@ class Choices(NamedTuple):
     handlers, of_queues: by queue. reuse: how many tasks a process takes, and for how many seconds, by
         queue; see `Reuse.of`.
     statistics_keep: for how many days the numbers of a day are kept.
+    replicas: how many have to confirm a change, and within how many seconds.
     config: the blueque.toml that was read.
     environ: variables that say some of this and that no task inherits, or that `host` replaces.
     remarks: on what was asked for, for the log.
@@ -41,6 +42,7 @@ class Choices(NamedTuple):
     statistics_keep: int
     config: str | None
     environ: dict[str, str]
+    replicas: tuple[int, float]
     remarks: Sequence[str] = ()
 
     @classmethod

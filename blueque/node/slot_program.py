@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from blueque.client import Client
 from blueque.errors import CLUSTER, InvalidInput, RedisRefused, SpoolRefused
@@ -36,6 +37,9 @@ def run_slot(choices: Choices, orders: keeper.Orders, master: context.Master) ->
     process.set_name(NAME)
     Title().show(f"blueque: slot of {' '.join(choices.queues)}")
     said = Config(statistics_keep=choices.statistics_keep)
+    if choices.replicas[0]:  # for our client, and for those of tasks
+        names = ("BLUEQUE_REPLICAS", "BLUEQUE_REPLICAS_TIMEOUT")
+        os.environ.update(zip(names, map(str, choices.replicas), strict=True))
     client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes, config=said)
     spool = Spool(choices.spool, choices.max_bytes)
     # for a client that a module makes when it is imported

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import CLUSTER, RedisRefused
 from blueque.model import keys
-from blueque.protocol.transaction import prove
+from blueque.protocol.transaction import TO_REPLICAS, prove
 
 # For each command the words after the key: Redis checks their number before the rights.
 _OF_A_KEY: dict[str, tuple[str | int, ...]] = {
@@ -75,6 +75,8 @@ def require_rights(redis: Redis, commands: frozenset[str], queues: Iterable[str]
         (name, keys.QUEUES, *_OF_A_KEY[name]) for name in sorted(commands & _OF_A_KEY.keys())
     ]
     tried += [(name,) for name in ("TIME", "UNWATCH")]
+    if redis.settings.replicas:
+        tried += [TO_REPLICAS, ("WAIT", 0, 0)]
     of_queues = [
         key for queue in queues for key in (keys.pending(queue), keys.listener(queue, "n"))
     ]

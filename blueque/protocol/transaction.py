@@ -10,6 +10,10 @@ Every `decide` recognises what an earlier EXEC of the same call has done. So whe
 EXEC is lost, the transaction runs again and finds either its own success or the state from before:
 nothing is done twice and nothing is guessed. A write that arrives after we gave up on it is refused
 by Redis itself, because its watched key has changed by then.
+
+If replicas have to confirm changes, WAIT is sent with the EXEC. Too few replicas count as a lost
+reply: the transaction runs again, on a new connection and so perhaps on another server, and an
+answer that changes nothing waits for replicas as well.
 """
 
 from __future__ import annotations
@@ -31,13 +35,29 @@ from blueque.connection.redis import (
     pack,
     raise_refusal,
 )
-from blueque.errors import NOT_NOW, Contended, OutcomeUnknown, RedisAway, RedisRefused
+from blueque.errors import (
+    NOT_NOW,
+    Contended,
+    NotReplicated,
+    OutcomeUnknown,
+    RedisAway,
+    RedisRefused,
+)
 from blueque.system.backoff import jitter
 
 MAX_CONFLICTS = 100
 SLOW_TRY = 0.02  # seconds
 
+# Changes that wait for no replica: what a listener says of itself and of what it runs, it says again.
+# What is built on them waits for them as well: WAIT is about all that came before.
+REPEATED = frozenset(
+    {"beat", "checkpoint", "deregister", "log", "note", "pop", "progress", "register", "reserve"}
+)
+
 _MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
+# WAIT is about what the same connection has written. Redis sends this to its replicas, and nothing
+# changes; a write that leaves a key as it is, such as ZINCRBY by 0, is not sent.
+TO_REPLICAS = ("PUBLISH", "blueque", "")
 
 Result = TypeVar("Result")
 
@@ -59,6 +79,28 @@ class Change(NamedTuple, Generic[Result]):
 
 
 Verdict: TypeAlias = Answer[Result] | Change[Result]
+
+
+class _Replicas:
+    """The replicas that have to confirm a transaction.
+
+    wait: the command that asks how many have.
+    """
+
+    def __init__(self, redis: Redis, name: str, task: str | None) -> None:
+        seconds = redis.settings.replicas_timeout
+        self._name, self._task = name, task
+        self._number, self._patience = redis.settings.replicas, max(seconds, redis.patience)
+        self.wait: Command = ("WAIT", self._number, round(seconds * 1000))
+
+    def require(self, reply: Any) -> None:
+        """Raise NotReplicated if too few have confirmed it. reply: to `wait`."""
+        refusal = reply if isinstance(reply, RedisRefused) else None
+        confirmed = 0 if refusal is not None else reply
+        if confirmed < self._number:
+            raise NotReplicated(
+                self._name, self._task, confirmed, self._number, self._patience, refusal
+            )
 
 
 class Tries(Generic[*Replies]):
@@ -95,9 +137,11 @@ def transact(
     repeatable: False when `decide` cannot recognise its own success: a lost reply then raises
         OutcomeUnknown at once.
     Raises RedisAway when nothing was written, OutcomeUnknown when that cannot be known,
-    RedisRefused, Contended.
+    NotReplicated, RedisRefused, Contended.
     """
     patience = Patience(redis.patience)
+    has_to_wait = redis.settings.replicas and name not in REPEATED
+    replicas = _Replicas(redis, name, look.task) if has_to_wait else None
     is_unknown = False
     conflicts = tries = 0
     while conflicts < MAX_CONFLICTS:
@@ -107,15 +151,15 @@ def transact(
         try:
             connection = redis.connection()
             began = time.monotonic()
-            verdict = _decide(connection, look, decide)
+            verdict = _decide(connection, look, decide, replicas)
             if isinstance(verdict, Answer):
                 return verdict.value
             is_sent = True
-            replies = _execute(connection, verdict.commands, next_look, meanwhile)
+            replies = _execute(connection, verdict.commands, next_look, meanwhile, replicas)
         except RedisAway as error:
             redis.close()
             is_unknown = is_unknown or is_sent
-            if is_sent and not repeatable:
+            if (is_sent and not repeatable) or _is_forbidden(error):
                 raise _unknown(name, look, error) from error
             if not patience.may_reconnect(error):
                 patience.pause_or_raise(_unknown(name, look, error) if is_unknown else error)
@@ -141,11 +185,22 @@ def transact(
 
 
 def _unknown(name: str, look: AnyLook, error: Exception) -> OutcomeUnknown:
+    if isinstance(error, NotReplicated):
+        return error
     return OutcomeUnknown(f"{name}: {error}; it may or may not have been done", look.task)
 
 
+def _is_forbidden(error: RedisAway) -> bool:
+    """Tell whether this user may not ask for replicas, so that another try is in vain."""
+    refusal = error.refusal if isinstance(error, NotReplicated) else None
+    return refusal is not None and refusal.code == "NOPERM"
+
+
 def _decide(
-    connection: Connection, look: Look[*Replies], decide: Callable[[*Replies], Verdict[Result]]
+    connection: Connection,
+    look: Look[*Replies],
+    decide: Callable[[*Replies], Verdict[Result]],
+    replicas: _Replicas | None,
 ) -> Verdict[Result]:
     """Look and decide. An Answer or a refusal leaves nothing watched."""
     ahead, connection.look_ahead = connection.look_ahead, None
@@ -163,7 +218,12 @@ def _decide(
         connection.exchange([("UNWATCH",)])
         raise
     if isinstance(verdict, Answer):
-        connection.exchange([("UNWATCH",)])
+        if replicas is None:
+            connection.exchange([("UNWATCH",)])
+        else:  # the answer may be our own success, or a new change by another program
+            replies = connection.exchange([("UNWATCH",), TO_REPLICAS, replicas.wait])
+            raise_refusal(replies[:2])
+            replicas.require(replies[2])
     return verdict
 
 
@@ -187,10 +247,14 @@ def _execute(
     commands: Sequence[Command],
     next_look: AnyLook | None,
     meanwhile: Callable[[], object] | None,
+    replicas: _Replicas | None,
 ) -> list[Any] | None:
     """Return the replies of the commands, or None when a watched key had changed."""
     block: list[Command] = [_MULTI, *commands, _EXEC]
     end = len(block)
+    if replicas is not None:
+        block.append(replicas.wait)
+    ahead = len(block)
     if next_look is not None:
         block += [("WATCH", *next_look.watch), *next_look.reads]
     replies = connection.exchange(block, meanwhile)
@@ -198,7 +262,7 @@ def _execute(
     if isinstance(replies[0], RedisRefused):
         connection.is_proven = False
     elif next_look is not None:  # it is watched even if our block was refused
-        connection.look_ahead = LookAhead(next_look, replies[end:])
+        connection.look_ahead = LookAhead(next_look, replies[ahead:])
     raise_refusal(replies[:end])
     executed: list[Any] | None = replies[end - 1]
     if executed is not None:
@@ -206,6 +270,8 @@ def _execute(
         # not pass unseen.
         name_refused(commands, executed)
         raise_refusal(executed)
+        if replicas is not None:
+            replicas.require(replies[end])
     return executed
 
 

@@ -64,6 +64,7 @@ class Checker:
             MappingProxyType(aliases),
             MappingProxyType(fanouts),
             MappingProxyType(own["web"]),
+            MappingProxyType(own["redis"]),
             MappingProxyType(dict(values)),
         )
 

@@ -31,7 +31,7 @@ class Config(NamedTuple):
     """A whole file; without one, nothing is said of anything.
 
     Settings are mappings by their keys in table.py, with durations in seconds and sizes in bytes.
-    listener, scheduler, web: what their tables say. queues: what the table of each queue says;
+    listener, redis, scheduler, web: what their tables say. queues: what the table of each queue says;
         `retention` of a queue has a key for each status, as "retention.failed".
     retention: of queues whose own table says nothing of the status.
     statistics_keep: for how many days the numbers of a day are kept.
@@ -55,6 +55,7 @@ class Config(NamedTuple):
     aliases: Mapping[str, str] = _EMPTY
     fanouts: Mapping[str, tuple[str, ...]] = _EMPTY
     web: Mapping[str, Any] = _EMPTY
+    redis: Mapping[str, Any] = _EMPTY
     document: Mapping[str, Any] = _EMPTY
 
     def queue(self, name: str) -> Mapping[str, Any]:

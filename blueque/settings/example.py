@@ -12,6 +12,7 @@ from blueque.settings.table import TABLES
 
 _HEAD = "Every setting of Blueque, commented out. docs/configuration.md says more of them."
 _HEADS = {
+    "redis": ("[redis]", "What every program asks of Redis."),
     "listener": ("[listener]", "For each blueque-listener."),
     "queues": (
         '[queues."render.4k"]',

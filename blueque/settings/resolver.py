@@ -187,6 +187,7 @@ class Sources:
         config = self.config
         values: Mapping[str, Any] = {
             "": _said(redis_url=config.redis_url, max_bytes=config.max_bytes),
+            "redis": config.redis,
             "listener": config.listener,
             "queues": config.queue(queue or ""),
             "retention": config.retention,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from blueque.model import units
 from blueque.settings import values
-from blueque.settings.kinds import DAYS, SIZE, Kind, texts
+from blueque.settings.kinds import DAYS, SIZE, Kind, texts, whole, write_duration
 from blueque.settings.of_programs import LISTENER, SCHEDULER, WEB
 from blueque.settings.of_schedules import SCHEDULE
 from blueque.settings.of_tasks import QUEUE, RETENTION
@@ -32,6 +32,21 @@ TOP = (
         default=units.DEFAULT_MAX_BYTES,
     ),
 )
+_REDIS = (
+    Setting(
+        "replicas",
+        whole(0, units.MAX_REPLICAS),
+        "How many replicas have to confirm a change before it is acknowledged.",
+        default=0,
+        example=1,
+    ),
+    Setting(
+        "replicas_timeout",
+        Kind(values.read_replicas_timeout, "DURATION", write=write_duration),
+        "How long one try waits for them; a call tries again while it has patience.",
+        default=units.REPLICAS_TIMEOUT,
+    ),
+)
 _DAYS_KEPT = Setting(
     "keep",
     DAYS,
@@ -49,6 +64,7 @@ _REDACT = Setting(
 TABLES: Mapping[str, tuple[Setting, ...]] = MappingProxyType(
     {
         "": TOP,
+        "redis": _REDIS,
         "listener": LISTENER,
         "queues": QUEUE,
         "retention": tuple(RETENTION.values()),
@@ -65,6 +81,7 @@ NAMED = ("queues", "schedules", "aliases", "fanouts")  # a name stands between t
 # What the variable of a setting begins with; the options of `blueque web` have none.
 VARIABLES = {
     "": "BLUEQUE_",
+    "redis": "BLUEQUE_",
     "listener": "BLUEQUE_",
     "scheduler": "BLUEQUE_",
     "statistics": "BLUEQUE_STATISTICS_",

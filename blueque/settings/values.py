@@ -35,6 +35,7 @@ from blueque.model.units import (
     require_callable_name,
     require_module_name,
     require_program,
+    require_replicas_timeout,
     whole_days,
 )
 from blueque.system.hosts import network_of, require_host_name
@@ -171,6 +172,10 @@ def read_select(value: Any) -> str:
 def read_duration(value: Any) -> float:
     seconds = parse_duration(value) if isinstance(value, str) else value
     return require_number(seconds, "it", 0.001, CENTURY)
+
+
+def read_replicas_timeout(value: Any) -> float:
+    return require_replicas_timeout(read_duration(value))
 
 
 def read_days(value: Any) -> int:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 
-from blueque.errors import OURS, RedisRefused
+from blueque.errors import OURS, NotReplicated, RedisRefused
 from blueque.system.backoff import pause
 
 log = logging.getLogger("blueque")
@@ -74,11 +74,13 @@ class Outage:
 
 
 def _refused(reason: Exception | str | None) -> str | None:
-    """Return what Redis refuses, "" for any other reason, None without a reason.
+    """Return what Redis does not do, "" for any other reason, None without a reason.
 
     Permissions and types concern one command; other refusals, such as OOM, concern many. Where there
     is no way to Redis, such as with an expired certificate, Redis has not answered.
     """
+    if isinstance(reason, NotReplicated):  # what waits for no replica succeeds
+        return "waits for replicas"
     if isinstance(reason, RedisRefused) and reason.code not in OURS:
         command = reason.command.partition(" ")[0]
         return (
