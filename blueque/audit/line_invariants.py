@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from blueque.audit.observation import Finding, Holder, LineSeen, Observation, QueueSeen
 from blueque.model import keys
+from blueque.model.encoding import known_count, seconds_of
 from blueque.model.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of
 from blueque.model.states import Place
 from blueque.queries.waiting_lines import lacking
@@ -158,10 +159,10 @@ def _settings(queue: str, seen: QueueSeen, has_work: bool) -> Iterator[Finding]:
     def finding(code: str, sentence: str) -> Finding:
         return Finding(code, keys.settings(queue), None, queue, sentence, None, text=most)
 
-    if most is not None and most.isdecimal() and int(most) == 0 and has_work:
+    if known_count(most) == 0 and has_work:
         command = hints.of_queue("queue set", queue, "max-running=N")
         yield finding("stuck", f"queue {queue} has work, and may run 0 tasks: {command}")
-    if paused is not None and not _is_time(paused):
+    if paused is not None and seconds_of(paused) is None:
         command = hints.of_queue("queue resume", queue)
         sentence = f"queue {queue} is paused since {paused!r}, which is not a time: {command}"
         yield finding("settings", sentence)
@@ -169,10 +170,3 @@ def _settings(queue: str, seen: QueueSeen, has_work: bool) -> Iterator[Finding]:
         command = hints.of_queue("queue set", queue, f"{name}=")
         sentence = f"the {name} of queue {queue} is {text!r}, which has no effect: {command}"
         yield finding("settings", sentence)
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return float(text) == float(text)
-    except ValueError:
-        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from blueque.model.encoding import seconds_of
+from blueque.model.encoding import known_count, seconds_of
 from blueque.model.task import FIELDS, Task
 from blueque.sentences.attempt_facts import number_of
 from blueque.sentences.facts import json_of
@@ -103,7 +103,7 @@ def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
         return None
     attempt, at = its.get("attempt", ""), seconds_of(its.get("at"))
     return {
-        "attempt": int(attempt) if attempt.isdecimal() else None,
+        "attempt": known_count(attempt),
         "value": json_of(its.get("value")),
         "directory": its.get("directory"),
         **times(at=at),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import time
 from collections.abc import Callable, Iterable
 from json import encoder as json_encoder
@@ -131,17 +132,46 @@ def printable(value: object, limit: int) -> str:
     return text.encode("utf-8", "backslashreplace")[:limit].decode("utf-8", "ignore")
 
 
+def integer(text: str) -> int:
+    """Read an integer in the form in which Redis counts. Raises ValueError."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS):
+        raise ValueError(text[:60])
+    return int(text)
+
+
+def number(text: str) -> float:
+    """Read a finite number in the form in which Redis takes a score. Raises ValueError."""
+    value = float(text)
+    if not math.isfinite(value) or not text.isascii() or "_" in text or text != text.strip():
+        raise ValueError(text[:60])
+    return value
+
+
+def known_count(text: str | None) -> int | None:
+    """Return a count that was read as text; None for no text, or malformed text of another program."""
+    is_count = text is not None and text.isascii() and text.isdecimal() and len(text) < DIGITS
+    return int(text or 0) if is_count else None
+
+
 def count_of(text: str | None) -> int:
-    """Return a count that was read as text; 0 for malformed text of another program."""
-    return int(text) if text is not None and text.isdecimal() and len(text) < DIGITS else 0
+    """Return a count that was read as text; 0 for no text, or malformed text of another program."""
+    return known_count(text) or 0
 
 
 def seconds_of(text: str | None) -> float | None:
     """Return seconds that were read as text; None for no text, or malformed text of another program."""
     try:
-        return float(text) if text else None
+        return number(text) if text else None
     except ValueError:
         return None
+
+
+def time_or(text: str | None, now: float) -> str | float:
+    """Return the text of a time that can be a score; `now` for no text, or malformed text of another
+    program.
+    """
+    return now if text is None or seconds_of(text) is None else text
 
 
 def require_queue_name(name: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import record
-from blueque.model.encoding import GATE, require_group_name
+from blueque.model.encoding import GATE, integer, number, require_group_name, seconds_of
 
 # The fields of a record. Type and meaning as in docs/protocol/groups.md, "Groups of tasks"; every
 # value is text in Redis.
@@ -16,21 +16,21 @@ FIELDS: record.Types = {
     "group": str,
     "state": str,
     "made_by": str,
-    "keep": int,
+    "keep": integer,
     "after": str,
     "broken": str,
-    "hold": record.number,
-    "collected": record.number,
-    "created": record.number,
-    "closed": record.number,
-    "ended": record.number,
-    "expires": record.number,
-    "cancel": record.number,
+    "hold": number,
+    "collected": number,
+    "created": number,
+    "closed": number,
+    "ended": number,
+    "expires": number,
+    "cancel": number,
     "cancelled_by": str,
     "cancel_reason": str,
     "gate": str,
     "gate_of": str,
-    "updated": record.number,
+    "updated": number,
 }
 MAKING = "making"  # the state of a workflow whose tasks are not all there
 _BATCH = "batch of "  # begins `made_by` of a group that a call with keys has opened
@@ -115,7 +115,7 @@ def batch_of(queue: str) -> str:
 
 def is_held(hold: str | None, collected: str | None, now: float) -> bool:
     """Tell whether retention leaves the members of a group alone, by these fields of its record."""
-    return hold is not None and collected is None and float(hold) > now
+    return collected is None and (seconds_of(hold) or 0.0) > now
 
 
 def parse(fields: Mapping[str, str]) -> dict[str, Any]:

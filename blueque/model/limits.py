@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from blueque.errors import InvalidInput
-from blueque.model.encoding import CENTURY, require_number, require_whole
+from blueque.model.encoding import CENTURY, integer, number, require_number, require_whole
 from blueque.model.units import GRACE, parse_duration, parse_size
 
 # The fields of a task, in the order of Limits: lowest and highest. A float is in seconds, an int in
@@ -89,7 +89,7 @@ def _checked(name: str, value: object) -> int | float:
 def _read(name: str, text: str | None, other: Any) -> Any:
     lowest, highest = _RANGES[name]
     try:
-        value = type(lowest)(text or "")
+        value = (integer if isinstance(lowest, int) else number)(text or "")
     except ValueError:
         return other
     return value if lowest <= value <= highest else other

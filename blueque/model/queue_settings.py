@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from blueque.errors import InvalidInput
 from blueque.model import limits
-from blueque.model.encoding import CENTURY, require_number, require_whole
+from blueque.model.encoding import CENTURY, known_count, number, require_number, require_whole
 from blueque.model.queue_order import require_weight
 from blueque.model.retry import Retry
 from blueque.model.states import FINISHED
@@ -79,14 +79,14 @@ def read_setting(name: str, text: str) -> Any:
     """Return the value of a field. Raises InvalidInput."""
     try:
         if name == "weight":
-            return require_weight(float(text))
+            return require_weight(number(text))
         if name == "retry":
             return False if text == "null" else Retry.from_text(text)
         if name in RETENTION:
             return _read_keep(**json.loads(text))
         if name in BOUNDS:
-            is_number = name in MOST and text.isdecimal()  # as programs read it
-            return require_bound(name, int(text) if is_number else text)
+            count = known_count(text) if name in MOST else None  # as programs read it
+            return require_bound(name, text if count is None else count)
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidInput(f"{name} is {text!r}") from error
     return None if text == NO_LIMIT and name.endswith("_limit") else limits.read(name, text)

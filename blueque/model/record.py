@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,11 +18,3 @@ def parse(fields: Mapping[str, str], types: Types) -> dict[str, Any]:
             except ValueError:
                 continue
     return record
-
-
-def number(text: str) -> float:
-    """Read a number. Raises ValueError, for one that is not finite too."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value

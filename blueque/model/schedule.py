@@ -17,7 +17,14 @@ from typing import Any, Literal, NamedTuple, get_args
 from blueque.errors import InvalidInput
 from blueque.model import record
 from blueque.model.cron import read_cron
-from blueque.model.encoding import LAST_SECOND, count_of, require_whole
+from blueque.model.encoding import (
+    LAST_SECOND,
+    count_of,
+    integer,
+    known_count,
+    number,
+    require_whole,
+)
 from blueque.model.lines import parse_needs, write_needs
 from blueque.model.options import Options
 from blueque.model.recurrence import (
@@ -39,36 +46,36 @@ FIELDS: record.Types = {
     "name": str,
     "queue": str,
     "cron": str,
-    "every": int,
+    "every": integer,
     "timezone": str,
-    "start": int,
-    "until": int,
+    "start": integer,
+    "until": integer,
     "parameters": str,
     "parameters_encoding": str,
     "options": str,
     "overlap": str,
     "catch_up": str,
-    "window": int,
-    "jitter": int,
+    "window": integer,
+    "jitter": integer,
     "requires": str,
-    "version": int,
+    "version": integer,
     "digest": str,
     "origin": str,
-    "planned": int,
-    "at": int,
-    "last": int,
+    "planned": integer,
+    "at": integer,
+    "last": integer,
     "current": str,
     "before": str,
-    "paused": record.number,
+    "paused": number,
     "paused_by": str,
     "paused_reason": str,
-    "made": int,
-    "skipped": int,
-    "missed": int,
-    "triggered": int,
-    "failures": int,
-    "created": record.number,
-    "updated": record.number,
+    "made": integer,
+    "skipped": integer,
+    "missed": integer,
+    "triggered": integer,
+    "failures": integer,
+    "created": number,
+    "updated": number,
 }
 DEFINED = tuple(FIELDS)[1:15]  # the fields that a person defines
 OF_RULE = ("cron", "every", "timezone", "start", "until")
@@ -118,8 +125,8 @@ class Definition(NamedTuple):
                 json.loads(found["options"]),
                 found["overlap"],
                 found["catch_up"],
-                int(found["window"]),
-                int(found["jitter"]),
+                integer(found["window"]),
+                integer(found["jitter"]),
             )
         except InvalidInput:
             raise
@@ -337,15 +344,16 @@ def is_out_of_order(found: Mapping[str, str]) -> bool:
     planned, at = found.get("planned"), found.get("at")
     if planned is None and at is None:
         return False
-    if planned is None or at is None or not (planned.isdecimal() and at.isdecimal()):
+    number = known_count(planned)
+    if number is None or known_count(at) is None:
         return True
-    return int(planned) <= count_of(found.get("last"))
+    return number <= count_of(found.get("last"))
 
 
 def score_of(found: Mapping[str, str]) -> str:
     """Return the score that a schedule has by its record."""
     at = found.get("at", "")
-    return "+inf" if "paused" in found or not at.isdecimal() else at
+    return "+inf" if "paused" in found or known_count(at) is None else at
 
 
 class Occurrence(NamedTuple):
@@ -403,7 +411,7 @@ def parse(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _rule_of(found: Mapping[str, str]) -> Rule:
-    numbers = {name: int(found[name]) for name in ("every", "start", "until") if name in found}
+    numbers = {name: integer(found[name]) for name in ("every", "start", "until") if name in found}
     cron = found.get("cron")
     return Rule(
         cron if cron is None else read_cron(cron),

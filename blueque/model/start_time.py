@@ -13,6 +13,7 @@ from blueque.model.encoding import (
     require_number,
     require_queue_name,
     require_time,
+    seconds_of,
 )
 from blueque.model.units import parse_duration
 
@@ -112,7 +113,5 @@ def is_over(task: Mapping[str, str], now: float) -> bool:
 
 def is_past(at: str | None, now: float) -> bool:
     """Tell whether a time in the hash of a task has come."""
-    try:
-        return at is not None and float(at) <= now
-    except ValueError:  # malformed; written by another program
-        return False
+    time = seconds_of(at)
+    return time is not None and time <= now

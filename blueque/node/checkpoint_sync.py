@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 
 from blueque.listener.processor import Processor
+from blueque.model.encoding import count_of
 from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
 from blueque.spool import checkpoint
@@ -110,7 +111,7 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
         it is: Redis may have been away when their attempt ended.
     """
     kept = _trusted(task, kept)
-    value, directory = _left_here(spool, task, int(kept.get("attempt", "0")), limit)
+    value, directory = _left_here(spool, task, count_of(kept.get("attempt")), limit)
     value = kept.get("value") if value is None else value
     if value is not None:
         checkpoint.write(attempt.path, value)

@@ -10,7 +10,7 @@ from typing import Any
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
 from blueque.errors import InvalidInput
 from blueque.model import keys
-from blueque.model.encoding import count_of
+from blueque.model.encoding import count_of, time_or
 from blueque.model.lines import DEFAULT, needs_of, priority_of
 from blueque.model.schedule import Definition, is_out_of_order, score_of
 from blueque.model.states import FINISHED, TYPES, Entry, fault
@@ -118,7 +118,7 @@ def _entered(
         ]
     scores = {"scheduled": fields.eta, "blocked": fields.created, "tasks": fields.created}
     score = "0" if place.kind == "tags" else scores.get(place.kind)
-    return [addition(entry, now if score is None else score)]
+    return [addition(entry, time_or(score, now))]
 
 
 def align_line(redis: Redis, queue: str, line: str) -> bool:
@@ -169,7 +169,7 @@ def align_queue(redis: Redis, queue: str, node: str | None = None) -> None:
             if state is None and beat_at is None:
                 commands += [("ZREM", keys.nodes(queue), node), ("DEL", keys.orders(queue, node))]
             else:
-                commands += [("ZADD", keys.nodes(queue), "NX", beat_at or 0, node)]
+                commands += [("ZADD", keys.nodes(queue), "NX", time_or(beat_at, 0), node)]
             if is_dead:
                 commands += [("SREM", members, node)]
         return Change([*commands, ("ZADD", keys.QUEUES, count - is_dead, queue)], None)

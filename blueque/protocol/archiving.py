@@ -15,6 +15,7 @@ from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import Taken
 from blueque.model import keys
 from blueque.model.columns import to_microseconds, to_whole
+from blueque.model.encoding import count_of
 from blueque.protocol.fields import Facts, flat
 from blueque.protocol.pruning import FINISHED_LISTS, RemovableFields, read_removable, removal
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -92,7 +93,7 @@ def mark_batch(redis: Redis, ref: BatchRef, state: str | None, facts: Facts, now
 
     def decide(reply: list[str | None]) -> Verdict[int]:
         record = _Record._make(reply)
-        deleted = int(record.deleted or 0)
+        deleted = count_of(record.deleted)
         if state == "closed" and record.batch != ref.batch:
             return Answer(deleted)
         _require(ref, record)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from blueque.connection.redis import Command, Redis
 from blueque.model import histogram, keys
-from blueque.model.encoding import count_of, day_of
+from blueque.model.encoding import count_of, day_of, seconds_of
 from blueque.model.states import LOST
 from blueque.protocol.fields import TaskFields
 
@@ -182,8 +182,5 @@ def waited(created: str | None, eta: str | None, queued: str | None, now: float)
 
 def _time(text: str | None) -> float:
     """Return a time of the hash; 0 for text that another program wrote and that is not a time."""
-    try:
-        seconds = float(text or 0)
-    except ValueError:
-        return 0.0
+    seconds = seconds_of(text) or 0.0
     return seconds if abs(seconds) < ALWAYS else 0.0

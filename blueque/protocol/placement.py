@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import WrongQueue, WrongState
 from blueque.model import keys
+from blueque.model.encoding import time_or
 from blueque.model.lines import DEFAULT
 from blueque.model.start_time import EXPIRED, is_past
 from blueque.protocol.cancelling import BLUEQUE, cancelled
@@ -169,7 +170,7 @@ def _placed(
         commands += [
             ("ZINCRBY", keys.QUEUES, 0, to),
             ("ZREM", keys.tasks(queue), task),
-            ("ZADD", keys.tasks(to), now if old.created is None else old.created, task),
+            ("ZADD", keys.tasks(to), time_or(old.created, now), task),
             ("HINCRBY", keys.totals(queue), "moved_away", 1),
         ]
     if has_moved or waiting.is_in_line:

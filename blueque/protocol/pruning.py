@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from blueque.connection.packing import pack_each, pack_words
 from blueque.connection.redis import AnyLook, Command, Look, Redis, Replies
 from blueque.model import keys
-from blueque.model.encoding import count_of
+from blueque.model.encoding import count_of, seconds_of
 from blueque.model.lines import DEFAULT, line_of
 from blueque.protocol.events import FIRST, Event, record_in_queue
 from blueque.protocol.fields import remove_tags
@@ -237,8 +237,6 @@ def ended_at(finished: str | None, updated: str | None) -> float | None:
     """Return when a finished task ended, or when Redis learned of it, if that was later; None: its
     hash does not say.
     """
-    try:
-        # Redis may have been away for days, and the clock of the node may be behind.
-        return max((float(text) for text in (finished, updated) if text), default=None)
-    except ValueError:
-        return None
+    # Redis may have been away for days, and the clock of the node may be behind.
+    times = (seconds_of(finished), seconds_of(updated))
+    return max((time for time in times if time is not None), default=None)

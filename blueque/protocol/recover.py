@@ -12,7 +12,7 @@ from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import NotRegistered
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.encoding import DIGITS, count_of
+from blueque.model.encoding import DIGITS, count_of, time_or
 from blueque.model.lines import line_of
 from blueque.model.retry import Retry
 from blueque.model.states import HELD, LOST
@@ -278,7 +278,7 @@ def reassert(
             *_takes_room(queue, task, ours),
             ("HDEL", keys.task(task), *OUTCOME),
             ("HSET", keys.task(task), *flat(written)),
-            ("ZADD", keys.tasks(queue), written.get("created", now), task),
+            ("ZADD", keys.tasks(queue), time_or(written.get("created"), now), task),
             *enter_tags({task: written.get("tags")}),
             ("ZINCRBY", keys.QUEUES, 0, queue),
             *record_event(redis, queue, task, past, Event("reasserted", node, now)),

@@ -18,7 +18,7 @@ from blueque.connection.redis import (
 from blueque.errors import NotFree, NotRegistered
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.encoding import count_of
+from blueque.model.encoding import count_of, known_count, time_or
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.model.start_time import EXPIRED, is_over
 from blueque.model.states import HELD
@@ -210,7 +210,8 @@ def _lacking(line: str, offer: _Offer, limit: str | None, counts: Sequence[int])
     needs = needs_of(line)
     if needs is not None and needs.lock is not None and counts[0] >= needs.limit:
         return "lock"
-    if limit is not None and limit.isdecimal() and max(counts[-2:]) >= int(limit[:20]):
+    most = known_count(limit)
+    if most is not None and max(counts[-2:]) >= most:
         return "limit"
     # No node meets malformed needs. And the task may have been in a line that is not its own, as
     # when 1.0.0 sends an id again.
@@ -252,7 +253,7 @@ def _reservation(
         *note_event(redis, queue, task, past, Event("reserved", node, now, {"took": took})),
     ]
     if "attempt" not in fields:  # perhaps made by 1.0.0, which keeps no such index
-        commands += [("ZADD", keys.tasks(queue), fields.get("created", now), task)]
+        commands += [("ZADD", keys.tasks(queue), time_or(fields.get("created"), now), task)]
     kept = {name: text for name, text in fields.items() if name not in gone}
     return Change(commands, kept | {name: str(value) for name, value in written.items()})
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import HasDependents, WrongQueue, WrongState
 from blueque.model import keys
-from blueque.model.encoding import CENTURY
+from blueque.model.encoding import CENTURY, count_of, seconds_of
 from blueque.model.states import FINISHED
 from blueque.protocol.events import Event, after, count, record_in_queue, record_in_task
 from blueque.protocol.fields import TaskFields, flat, join_lines, remove_tags
@@ -64,8 +64,8 @@ def _promote(
     commands += [("ZADD", keys.wake(queue), 0, 0)]
     for task, fields in moved.items():
         # Perhaps created by 1.0.0, which keeps no such index.
-        if fields.attempt is None and fields.created is not None:
-            commands += [("ZADD", keys.tasks(queue), fields.created, task)]
+        if fields.attempt is None and seconds_of(fields.created) is not None:
+            commands += [("ZADD", keys.tasks(queue), fields.created or "", task)]
     for task, fields in moved.items():
         commands += record_in_task(task, fields, Event("due", "", now, {"eta": etas[task]}))
     return [*commands, *count(redis, queue, "due", now, len(moved))]
@@ -115,6 +115,6 @@ def delete(
 
 def keep_key(task: str, keep: str | None, mark: str | None) -> list[Command]:
     """Return the command that keeps the key of a deleted task in use for `keep` seconds."""
-    if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY:
-        return [("SET", keys.key_kept(task), mark or "", "EX", keep)]
+    if 0 < count_of(keep) <= CENTURY:
+        return [("SET", keys.key_kept(task), mark or "", "EX", count_of(keep))]
     return []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys, record
+from blueque.model.encoding import integer, known_count, number
 from blueque.queries.steps import of_each, read
 from blueque.system import process
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 Record = Mapping[str, str]
 
 _TYPES: record.Types = {
-    **dict.fromkeys(("rows", "row", "tasks", "skipped"), int),
-    **dict.fromkeys(("created", "updated", "finished", "since", "share"), record.number),
+    **dict.fromkeys(("rows", "row", "tasks", "skipped"), integer),
+    **dict.fromkeys(("created", "updated", "finished", "since", "share"), number),
 }
 
 
@@ -107,4 +108,4 @@ def lines(redis: Redis, queue: str) -> Lines:
     names, most = redis.read(
         ("ZRANGE", keys.lines(queue), 0, -1), ("HGET", keys.settings(queue), "max_pending")
     )
-    return Lines(names, int(most) if most is not None and most.isdecimal() else None)
+    return Lines(names, known_count(most))

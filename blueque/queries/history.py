@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
-from blueque.model.encoding import LAST_SECOND
+from blueque.model.encoding import LAST_SECOND, count_of
 from blueque.model.states import FINISHED
 
 if TYPE_CHECKING:
@@ -69,11 +69,7 @@ def load(redis: Redis, task: str) -> History | None:
         return None
     early, late = _events(task, first), _events(task, last)
     born = _born(task, created, producer)
-    missing = (
-        max(int(count) - len(first) - len(last), 0)
-        if count is not None and count.isdecimal()
-        else 0
-    )
+    missing = max(count_of(count) - len(first) - len(last), 0)
     return History([*born, *early, *late], missing, len(born) + len(early))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
-from blueque.model.encoding import seconds_of
+from blueque.model.encoding import known_count, seconds_of
 from blueque.model.queue_settings import OLDEST
 from blueque.queries.listeners import held, members
 from blueque.queries.steps import in_step, of_each, read
@@ -162,7 +162,7 @@ def bound_of(queue: str) -> Reader[Bound]:
     or two more.
     """
     ((text, discard),) = yield [("HMGET", keys.settings(queue), "max_pending", "discard")]
-    most = _count(text)
+    most = known_count(text)
     if most is None:
         return Bound(None)
     pending, names = yield [("LLEN", keys.pending(queue)), ("ZRANGE", keys.lines(queue), 0, -1)]
@@ -184,8 +184,4 @@ def _settings_command(queue: str) -> Command:
 def _settings_of(reply: Sequence[Any]) -> Settings:
     paused, by, reason, limit, most, discard = reply
     pause = None if paused is None else Pause(seconds_of(paused), by, reason)
-    return Settings(pause, _count(limit), _count(most), discard == OLDEST)
-
-
-def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+    return Settings(pause, known_count(limit), known_count(most), discard == OLDEST)

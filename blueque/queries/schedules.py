@@ -16,8 +16,8 @@ from blueque.connection.redis import (
 )
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.model.encoding import seconds_of
 from blueque.model.parts import in_parts
-from blueque.model.record import number
 from blueque.model.schedule import Occurrence, parse
 from blueque.model.task import Task
 from blueque.queries.listing import entered
@@ -206,10 +206,7 @@ def _watched(name: str) -> Reader[Watched | None]:
 
 
 def _number(fields: Mapping[str, str], name: str) -> float | None:
-    try:
-        return number(fields[name]) if name in fields else None
-    except ValueError:  # malformed; written by another program
-        return None
+    return seconds_of(fields.get(name))
 
 
 def _left_out(texts: Sequence[str]) -> tuple[int, bool]:

@@ -16,7 +16,17 @@ import pytest
 
 from blueque import Client, InvalidInput, InvalidType, TooLarge
 from blueque.model import units
-from blueque.model.encoding import Encoded, encode, quick_encoder
+from blueque.model.encoding import (
+    Encoded,
+    count_of,
+    encode,
+    integer,
+    known_count,
+    number,
+    quick_encoder,
+    seconds_of,
+    time_or,
+)
 
 VALUES = [
     "text",
@@ -377,3 +387,27 @@ def test_what_is_encoded_already_is_taken_as_it_is(client):
         Client(client._url, max_bytes=40).get_queue("q").enqueue_many(
             [ready[0], Encoded(b"x" * 41, False)]
         )
+
+
+@pytest.mark.parametrize("text", ["１２", "1_000", " 7 ", "0x10", "²", "", "9" * 5000, "1.5"])
+def test_text_that_redis_does_not_count_with_is_no_integer(text):
+    with pytest.raises(ValueError):  # noqa: PT011
+        integer(text)
+    assert known_count(text) is None
+    assert count_of(text) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["nan", "inf", "-inf", "1e999", "１２", "1_000", " 7 ", "0x10", ""]
+)
+def test_text_that_can_be_no_score_is_no_number(text):
+    with pytest.raises(ValueError):  # noqa: PT011
+        number(text)
+    assert seconds_of(text) is None
+    assert time_or(text, 9.0) == 9.0
+
+
+def test_numbers_are_read_as_they_were_written():
+    assert (integer("-7"), integer(str(2**63 - 1)), count_of("12")) == (-7, 2**63 - 1, 12)
+    assert (number("1e3"), seconds_of("1795226965.4337697")) == (1000.0, 1795226965.4337697)
+    assert (time_or("5.0", 9.0), time_or(None, 9.0)) == ("5.0", 9.0)
