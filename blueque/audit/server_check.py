@@ -11,7 +11,7 @@ from blueque.connection.redis import Redis, raise_refusal, time_of
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.queries.listeners import shared_hosts
-from blueque.queries.server import ASKED, WATCHED, server_facts
+from blueque.queries.server import ASKED, CONFIRMING, WATCHED, server_facts
 from blueque.text.format import span
 
 if TYPE_CHECKING:
@@ -211,10 +211,10 @@ def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
-    """Yield a failure if replicas are missing, so that the server refuses changes; warnings if a
-    failover may lose what it acknowledges, or cannot happen.
+    """Yield a failure if replicas are missing, so that changes are refused or not confirmed;
+    warnings if a failover may lose what it acknowledges, or cannot happen.
     """
-    replicas = _number(facts, "connected_slaves") or 0
+    replicas, confirming = (_number(facts, name) or 0 for name in ("connected_slaves", CONFIRMING))
     least, close = (
         _number(facts, name) for name in ("min-replicas-to-write", "min_slaves_good_slaves")
     )
@@ -225,6 +225,11 @@ def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
         few = {0: "no replica keeps", 1: "only 1 replica keeps"}.get(close, f"only {close} keep")
         wanted = "is more" if least is None else f"is {least}"
         sentence = f"{few} up, and min-replicas-to-write {wanted}: it refuses changes (NOREPLICAS)."
+        yield Check("replicas", "fail", sentence)
+    elif replicas < confirming:
+        sentence = (
+            f"{has}, and [redis] replicas is {confirming}: no change is confirmed (NotReplicated)."
+        )
         yield Check("replicas", "fail", sentence)
     elif least is not None and least < replicas:
         sentence = f"{has}, and min-replicas-to-write is {least}: a failover may lose tasks that were accepted seconds before."

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from blueque.connection.redis import Redis
 
 ASKED = (("INFO",), ("CONFIG", "GET", "save"), ("CONFIG", "GET", "min-replicas-to-write"))
-WATCHED = "behind_sentinels"  # a fact of ours: the address names Sentinels
+# Facts of ours: the address names Sentinels; how many replicas have to confirm a change.
+WATCHED, CONFIRMING = "behind_sentinels", "confirming_replicas"
 
 
 def server_facts(redis: Redis, info: Any, *settings: Any) -> dict[str, str] | None:
@@ -23,4 +24,5 @@ def server_facts(redis: Redis, info: Any, *settings: Any) -> dict[str, str] | No
     facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
     for reply in settings:
         facts |= {} if isinstance(reply, RedisRefused) else as_hash(reply)
+    facts[CONFIRMING] = str(redis.settings.replicas)
     return facts if redis.connection().ask_sentinels is None else facts | {WATCHED: "yes"}

@@ -16,7 +16,7 @@ from blueque.model.group_terms import Terms, terms_for
 from blueque.model.labels import bytes_left_for_parameters, require_context, require_tags
 from blueque.model.lines import require_lock, require_resources
 from blueque.model.retry import Retry
-from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
+from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url, replicas
 from blueque.producer.keyed_groups import KEEP
 
 PATIENCE = 5.0  # seconds, as for any client: nothing is lost by giving up
@@ -39,6 +39,7 @@ class Target(NamedTuple):
         the default.
     links: `after` and `broken` of all tasks, those that were given.
     hold: see `TaskGroup.open`. append: keys are added to the group, even if it was closed.
+    replicas: how many have to confirm the tasks, as where the write was begun.
     """
 
     queue: str
@@ -56,11 +57,14 @@ class Target(NamedTuple):
     is_value: bool = False
     hold: float | str | None = None
     append: bool = False
+    replicas: int = 0
 
     def connected(self, patience: float | None = None) -> closing[Client]:
         """Return a client whose connection is closed at the end of the block."""
         seconds = PATIENCE if patience is None else patience
-        return closing(Client(self.url, patience=seconds, max_bytes=self.max_bytes))
+        return closing(
+            Client(self.url, patience=seconds, max_bytes=self.max_bytes, replicas=self.replicas)
+        )
 
     @property
     def for_all(self) -> dict[str, Any]:
@@ -132,6 +136,7 @@ def target_of(options: Mapping[str, Any]) -> Target:
         isinstance(params, str),
         said.get("hold"),
         said.get("append", False),
+        replicas({})[0],
     )
     _require_possible(target)
     return target

@@ -99,6 +99,8 @@ def test_a_server_with_a_replica_that_need_not_have_a_change_is_warned_of(server
         for least in ("0", "1", "2"):
             cli.config_set("min-replicas-to-write", least)
             results[least] = doctor()
+        cli.config_set("min-replicas-to-write", "1")
+        unconfirmed = doctor(BLUEQUE_REPLICAS="2")
     for name, value in before.items():
         cli.config_set(name, value)
 
@@ -110,6 +112,8 @@ def test_a_server_with_a_replica_that_need_not_have_a_change_is_warned_of(server
     assert [result.returncode == 0 for result in results.values()] == [False, True, False]
     assert [hint in result.stdout for result in results.values()] == [True, False, False]
     assert [refuses in result.stdout for result in results.values()] == [False, False, True]
+    too_few = "FAIL  it has 1 replica, and [redis] replicas is 2: no change is confirmed (NotReplicated).\n"
+    assert too_few in unconfirmed.stdout
 
 
 # What is in it

@@ -98,6 +98,11 @@ def test_what_is_urgent_comes_first_for_the_others_may_not_fit():
         ({"maxmemory_policy": "allkeys-lru"}, "maxmemory-policy", "Set it to noeviction"),
         ({"aof_enabled": "0"}, "persistence", "nothing is written to disk"),
         ({"role": "slave"}, "role", "a replica"),
+        (
+            {"role": "master", "connected_slaves": "1", "confirming_replicas": "2"},
+            "replicas",
+            "no change is confirmed",
+        ),
     ],
 )
 def test_a_server_that_may_lose_tasks_or_take_none_is_pointed_at(facts, code, words):

@@ -174,3 +174,12 @@ def test_a_queue_must_be_named():
 def test_what_cannot_be_meant_is_refused_in_python_too(options, kind, sentence):
     with pytest.raises(kind, match=sentence):
         of_python(**options)
+
+
+def test_executors_wait_for_as_many_replicas_as_the_driver(monkeypatch):
+    monkeypatch.setenv("BLUEQUE_REPLICAS", "2")
+    target = pickle.loads(pickle.dumps(said()))
+    monkeypatch.delenv("BLUEQUE_REPLICAS")
+
+    with target.connected() as client:
+        assert client.connections.settings.replicas == 2
