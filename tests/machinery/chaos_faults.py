@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from chaos_ledger import CRASHED, Away, Ledger, Run
-from chaos_stage import LEASE, LOST_AFTER, QUEUE, Node, Stage, Wire, node_pid, now
+from chaos_stage import LEASE, LOST_AFTER, QUEUE, Node, Stage, node_pid, now
 from running import is_keeper, is_there, parent_of, until
+from wire import Wire
 
 from blueque.model import keys
 

@@ -1,0 +1,96 @@
+"""A way to Redis that can be slow, stand still and be cut, as a network does it."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from urllib.parse import urlsplit
+
+from blueque.system.embedded_redis import Server
+
+
+class Wire:
+    """A way to Redis that can be slow, stand still, be cut, and be cut when the server has executed
+    a transaction.
+    """
+
+    def __init__(self, server: Server) -> None:
+        place = urlsplit(server.url)
+        self._server = (place.hostname, place.port)
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=200)
+        self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
+        self.delay = 0.0
+        self.is_cut = False
+        self.cuts_after = False  # the next EXEC; False again when it has
+        self._moves = threading.Event()
+        self._moves.set()
+        self._open: set[socket.socket] = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def connections(self) -> int:
+        return len(self._open)
+
+    def stall(self) -> None:
+        """Let nothing through any more; nobody is told."""
+        self._moves.clear()
+
+    def cut(self) -> None:
+        """Close every connection, and each that is made until `heal`."""
+        self.is_cut = True
+        for client in list(self._open):
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    def heal(self) -> None:
+        self.delay, self.is_cut = 0.0, False
+        self._moves.set()
+
+    def close(self) -> None:
+        self.heal()
+        self.cut()
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # a close alone does not wake up who accepts
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                client, _ = self._listening.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        self._open.add(client)
+        # Redis may be down, either end may go away.
+        with client, contextlib.suppress(OSError):
+            self._moves.wait()
+            if not self.is_cut:
+                with socket.create_connection(self._server, 1.0) as server:
+                    server.settimeout(None)
+                    self._forward(client, server)
+        self._open.discard(client)
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        poll = select.poll()
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            poll.register(end, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                self._moves.wait()
+                giving, taking = (
+                    (client, server) if descriptor == client.fileno() else (server, client)
+                )
+                data = giving.recv(65536)
+                if not data or self.is_cut:
+                    return
+                if self.delay:
+                    time.sleep(self.delay)
+                taking.sendall(data)
+                if giving is client and self.cuts_after and b"EXEC" in data:
+                    self.cuts_after = False
+                    server.recv(65536)  # it has executed; nobody hears of it
+                    return
