@@ -215,8 +215,8 @@ def has_been_forgotten(watch: AttemptWatch, instance: str | None, known: Mapping
     is_lasting, status = instance == watch.instance, known.get("status")
     if status is None:
         return is_lasting
-    if status in HELD and known.get("token") != watch.task.token:
-        return False
+    if status in HELD:  # Redis may know that we have reserved it, and not that we have started it
+        return status == "reserved" and known.get("token") == watch.task.token
     is_same = known.get("created") == watch.task.fields.get("created")
     is_same |= is_lasting and status not in FINISHED
     return is_same and count_of(known.get("attempt")) < (watch.task.attempt or 0)

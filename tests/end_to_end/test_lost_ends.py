@@ -168,6 +168,24 @@ def test_an_end_is_reported_again_when_redis_has_lost_the_start_but_not_the_rese
     assert is_sound(programs.client)
 
 
+def test_a_running_task_of_which_redis_knows_the_reservation_and_not_the_start_runs_on(
+    programs, remember
+):
+    listener = programs.listener("work:run", *QUICK)
+    task = begin(programs)
+    listener.says("start ")
+    go_back = remember()
+
+    go_back(forget_start(task))
+
+    listener.says(f"reassert task={task.id}")
+    assert is_there(task.pid)
+    let_go(programs, task.id)
+    done = ended(programs.client, task.id)
+    assert (done.status, done.result, done.token) == ("complete", "done", task.token)
+    assert len(ledger(programs)) == 1 and is_sound(programs.client)
+
+
 def test_a_process_that_has_the_pid_of_an_attempt_by_now_is_not_taken_for_it(programs, remember):
     programs.listener("work:run", *QUICK)
     task = begin(programs)
