@@ -1,30 +1,46 @@
-"""A service behind Sentinel: a primary, its replicas and the Sentinels that watch it."""
+"""A service behind Sentinel: a primary, its replicas and the Sentinels that watch it; and what may
+happen to the primary.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import redis as redis_py
 from running import until
+from wire import Wire
 
-from blueque.system.embedded_redis import Server, find_server, running_server
+from blueque.system.embedded_redis import Server, find_server
 
 SERVICE = "gpu"
 # Sentinel takes a server that says nothing for so long for dead.
 DOWN_AFTER = 500  # milliseconds
 PASSWORD = "of the sentinels"
+OPTIONS = ("--repl-diskless-sync", "no", "--hz", "100", "--repl-ping-replica-period", "1")
+FAILOVER = 30.0  # seconds until another primary is named
+WHOLE = 60.0  # seconds until all are back that something has happened to
 
 
 class Sentinels:
-    """servers: by port; the first primary is the first."""
+    """servers: by port; the first primary is the first. wires: those in front of them, by the same
+    ports, if there are: then all reach a server by its wire alone.
+    """
 
-    def __init__(self, servers: list[Server], directory: Path, count: int) -> None:
+    def __init__(
+        self, servers: Sequence[Server], directory: Path, count: int, wires: dict[int, Wire]
+    ) -> None:
         self.servers = {server.port: server for server in servers}
+        self.wires = wires
+        self._named = {self._place(server): server for server in servers}
         self._ports = [Server(directory).port for _ in range(count)]
-        self._popens = [self._start(port, servers[0].port, directory) for port in self._ports]
+        first = self._place(servers[0])
+        self._popens = [self._start(port, first, directory) for port in self._ports]
         until(self._know_each_other, what="Sentinels that know all")
 
     @property
@@ -36,19 +52,31 @@ class Sentinels:
         """Return the server that Sentinel names."""
         with self._ask() as sentinel:
             _, port = sentinel.sentinel_get_master_addr_by_name(SERVICE)
-        return self.servers[port]
+        return self._named[port]
 
     def fail_over(self) -> Server:
         """Have Sentinel name another primary, and return it."""
         before = self.primary()
-        with self._ask() as sentinel:
-            until(lambda: self._begins(sentinel), what="the beginning of a failover")
+        self.replace(before)
         return self.other_than(before)
 
     def other_than(self, before: Server) -> Server:
         """Wait until Sentinel names another primary than this one, and return it."""
-        until(lambda: self.primary() is not before, 30, "another primary")
+        until(lambda: self.primary() is not before, FAILOVER, "another primary")
         return self.primary()
+
+    def is_whole(self) -> bool:
+        """Tell whether the primary has all the others as its replicas, and they have all that it has."""
+        with redis_py.Redis(port=self.primary().port) as admin:
+            try:
+                known = admin.info("replication")
+                found = [known.get(f"slave{n}", {}) for n in range(len(self.servers) - 1)]
+                if any(one.get("state") != "online" for one in found):
+                    return False
+                admin.set("whole", 1)  # what comes before it they have, too
+                return bool(admin.wait(len(found), 1000) == len(found))
+            except redis_py.RedisError:
+                return False
 
     def lose_sentinels(self, count: int) -> None:
         """Kill the last ones."""
@@ -58,6 +86,43 @@ class Sentinels:
 
     def close(self) -> None:
         self.lose_sentinels(len(self._popens))
+
+    # What may happen to a primary
+
+    def kill(self, primary: Server) -> None:
+        primary.kill()
+
+    def freeze(self, primary: Server) -> None:
+        os.kill(primary.pid, signal.SIGSTOP)
+
+    def replace(self, primary: Server) -> None:
+        """Have a person tell Sentinel to fail over."""
+        with self._ask() as sentinel:
+            until(lambda: self._begins(sentinel), FAILOVER, "the beginning of a failover")
+
+    def cut_off(self, primary: Server) -> None:
+        """Let nobody reach it any more."""
+        self.wires[primary.port].stall()
+
+    def part(self, primary: Server) -> None:
+        """Let neither Sentinels nor replicas reach it any more, and clients go on."""
+        self.wires[primary.port].stall_servers()
+
+    def heal(self, server: Server) -> None:
+        """Take back what has happened to a server; one that was killed is a replica now."""
+        if server.port in self.wires:
+            self.wires[server.port].heal()
+        try:
+            os.kill(server.pid, signal.SIGCONT)
+        except RuntimeError:  # it was killed
+            server.options += ("--replicaof", f"127.0.0.1 {self._place(self.primary())}")
+            server.start()
+
+    # Inside
+
+    def _place(self, server: Server) -> int:
+        """Return the port at which all others find it."""
+        return self.wires[server.port].port if server.port in self.wires else server.port
 
     def _begins(self, sentinel: redis_py.Redis) -> bool:
         try:
@@ -96,22 +161,58 @@ class Sentinels:
             )
 
 
+# By name; each is undone by `heal`.
+FAULTS: dict[str, Callable[[Sentinels, Server], None]] = {
+    call.__name__: call
+    for call in (
+        Sentinels.kill,
+        Sentinels.freeze,
+        Sentinels.replace,
+        Sentinels.cut_off,
+        Sentinels.part,
+    )
+}
+
+
 @contextmanager
-def replicated(replicas: int) -> Iterator[list[Server]]:
-    """Run a primary, the first of the servers, and its replicas."""
-    options = ("--repl-diskless-sync", "no", "--hz", "100", "--repl-ping-replica-period", "1")
+def replicated(
+    replicas: int, *options: str, wires: dict[int, Wire] | None = None
+) -> Iterator[list[Server]]:
+    """Run a primary, the first of the servers, and its replicas.
+
+    options: of each. wires: gets one for each: see Sentinels.
+    """
     with ExitStack() as stack:
-        primary = stack.enter_context(running_server(*options))
-        of_primary = (*options, "--replicaof", f"127.0.0.1 {primary.port}")
-        others = [stack.enter_context(running_server(*of_primary)) for _ in range(replicas)]
-        yield [primary, *others]
+        servers: list[Server] = []
+        first = 0  # where the first primary is found
+        for _ in range(1 + replicas):
+            own = stack.enter_context(tempfile.TemporaryDirectory(prefix="blueque-redis-"))
+            server = Server(own, *OPTIONS, *options)
+            place = server.port
+            if wires is not None:
+                wires[server.port] = wire = Wire(server)
+                stack.callback(wire.close)
+                place = wire.port
+                announced = ("--replica-announce-ip", "127.0.0.1", "--replica-announce-port")
+                server.options += (*announced, str(place))
+            if servers:
+                server.options += ("--replicaof", f"127.0.0.1 {first}")
+            else:
+                first = place
+            server.start()
+            stack.callback(server.kill)
+            servers.append(server)
+        yield servers
 
 
 @contextmanager
-def watched(directory: Path, replicas: int, sentinels: int) -> Iterator[Sentinels]:
-    """Run a primary with replicas and Sentinels."""
-    with replicated(replicas) as servers:
-        service = Sentinels(servers, directory, sentinels)
+def watched(
+    directory: Path, replicas: int, sentinels: int, *options: str, by_wire: bool = False
+) -> Iterator[Sentinels]:
+    """Run a primary with replicas and Sentinels. options: of each server. by_wire: see Sentinels."""
+    wires: dict[int, Wire] = {}
+    with replicated(replicas, *options, wires=wires if by_wire else None) as servers:
+        service = Sentinels(servers, directory, sentinels, wires)
         try:
             yield service
         finally:

@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 
 from blueque.system.embedded_redis import Server
 
+# What only replicas and Sentinels send, at the beginning of each connection.
+OF_SERVERS = (b"REPLCONF", b"sentinel-")
+
 
 class Wire:
     """A way to Redis that can be slow, stand still, be cut, and be cut when the server has executed
@@ -21,12 +24,14 @@ class Wire:
         place = urlsplit(server.url)
         self._server = (place.hostname, place.port)
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=200)
-        self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
+        self.port: int = self._listening.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
         self.delay = 0.0
         self.is_cut = False
         self.cuts_after = False  # the next EXEC; False again when it has
-        self._moves = threading.Event()
-        self._moves.set()
+        # of clients, and of other servers
+        self._moves = {False: threading.Event(), True: threading.Event()}
+        self._let_move()
         self._open: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -36,7 +41,16 @@ class Wire:
 
     def stall(self) -> None:
         """Let nothing through any more; nobody is told."""
-        self._moves.clear()
+        for moves in self._moves.values():
+            moves.clear()
+
+    def stall_servers(self) -> None:
+        """Let nothing of replicas and Sentinels through any more, and clients go on."""
+        self._moves[True].clear()
+
+    def _let_move(self) -> None:
+        for moves in self._moves.values():
+            moves.set()
 
     def cut(self) -> None:
         """Close every connection, and each that is made until `heal`."""
@@ -47,7 +61,7 @@ class Wire:
 
     def heal(self) -> None:
         self.delay, self.is_cut = 0.0, False
-        self._moves.set()
+        self._let_move()
 
     def close(self) -> None:
         self.heal()
@@ -66,7 +80,7 @@ class Wire:
         self._open.add(client)
         # Redis may be down, either end may go away.
         with client, contextlib.suppress(OSError):
-            self._moves.wait()
+            self._moves[False].wait()
             if not self.is_cut:
                 with socket.create_connection(self._server, 1.0) as server:
                     server.settimeout(None)
@@ -78,13 +92,15 @@ class Wire:
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             poll.register(end, select.POLLIN)
+        is_of_server = False
         while True:
             for descriptor, _ in poll.poll():
-                self._moves.wait()
                 giving, taking = (
                     (client, server) if descriptor == client.fileno() else (server, client)
                 )
                 data = giving.recv(65536)
+                is_of_server |= giving is client and any(mark in data for mark in OF_SERVERS)
+                self._moves[is_of_server].wait()
                 if not data or self.is_cut:
                     return
                 if self.delay:
