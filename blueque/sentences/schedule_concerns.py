@@ -1,4 +1,4 @@
-"""Say which schedules need attention. docs/monitoring.md, "What needs attention", has the rules."""
+"""Say which schedules need attention. docs/troubleshooting.md has the rules."""
 
 from __future__ import annotations
 
