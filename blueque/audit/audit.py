@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from blueque.audit import dependencies, groups, invariants, reads, schedules
+from blueque.audit import dependencies, groups, hash_fields, invariants, reads, schedules
 from blueque.audit.line_invariants import judge_locks
 from blueque.audit.observation import Finding, Holder, Observation
 from blueque.audit.scan import scan
@@ -74,8 +74,9 @@ def _judge(redis: Redis, observed: Observation, tasks: Sequence[str]) -> list[Fi
     findings = list(invariants.judge(observed))
     blocked: dict[str, str] = {}
     awaited: list[str] = []
-    for task, seen in reads.hashes(redis, tasks):
+    for task, seen in reads.hashes(redis, tasks, [*hash_fields.OF_TASKS]):
         findings += invariants.judge_task(observed, task, seen)
+        findings += hash_fields.judge_task(task, seen)
         if seen.status == "blocked":
             blocked[task] = seen.queue or ""
         elif seen.status in FINISHED and "dependents" in seen.names:

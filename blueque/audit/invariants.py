@@ -19,7 +19,7 @@ from blueque.model.states import FINISHED, HELD, STATUSES, Entry, fault, wanted
 
 def judge(observed: Observation) -> Iterator[Finding]:
     """Yield what is wrong with everything but the tasks and the locks."""
-    yield from observed.bad_keys.values()
+    yield from (*observed.bad_keys.values(), *observed.malformed)
     for entry in observed.garbage:
         sentence = f"{entry.place} has the entry {entry.text!r}, which cannot mean anything there."
         yield _of_entry("garbage", None, None, entry, sentence)

@@ -22,6 +22,7 @@ WARNINGS = frozenset(
         "kept",
         "left_behind",
         "line_score",
+        "malformed",
         "node",
         "open_member",
         "orders",
@@ -97,6 +98,7 @@ class TaskSeen(NamedTuple):
     counted: str | None = None
     tags: str | None = None
     dependents: str | None = None
+    judged: Mapping[str, str] = {}  # the fields that hash_fields.py judges
 
     @property
     def whereabouts(self) -> Whereabouts:
@@ -174,7 +176,7 @@ class Observation:
     entries: by task. listeners, lines: by queue and name. nodes: the listeners that a key names.
     holders: of each lock, the tasks that hold it, and how many tasks each allows to hold it.
     groups: the names of those that have a record. schedules: of those that have a record or are
-        listed.
+        listed. malformed: what is wrong with fields of hashes that are no tasks.
     """
 
     bad_keys: dict[str, Finding] = field(default_factory=dict)
@@ -187,6 +189,7 @@ class Observation:
     holders: dict[str, dict[Holder, int]] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     schedules: list[str] = field(default_factory=list)
+    malformed: list[Finding] = field(default_factory=list)
 
     def listener(self, queue: str, node: str | None) -> ListenerSeen:
         return self.listeners.get((queue, node or ""), ListenerSeen())

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from blueque.audit.observation import TaskSeen
-from blueque.connection.redis import Command, Redis, raise_refusal
+from blueque.connection.redis import Command, Redis, as_fields, raise_refusal
 from blueque.model import keys
 from blueque.model.parts import in_parts
 
@@ -16,13 +16,18 @@ BATCH = 1000  # commands, keys or entries in one round trip
 T = TypeVar("T")
 
 
-def hashes(redis: Redis, tasks: Sequence[str]) -> Iterator[tuple[str, TaskSeen]]:
-    """Yield each task with its hash."""
+def hashes(
+    redis: Redis, tasks: Sequence[str], judged: Sequence[str]
+) -> Iterator[tuple[str, TaskSeen]]:
+    """Yield each task with its hash. judged: the fields for `TaskSeen.judged`."""
+    own = TaskSeen._fields[1:-1]
     groups = [
-        (("HKEYS", key), ("HMGET", key, *TaskSeen._fields[1:])) for key in map(keys.task, tasks)
+        (("HKEYS", key), ("HMGET", key, *own), ("HMGET", key, *judged))
+        for key in map(keys.task, tasks)
     ]
-    for task, (names, values) in zip(tasks, read_groups(redis, groups), strict=True):
-        yield task, TaskSeen(frozenset(names), *values)
+    for task, (names, values, texts) in zip(tasks, read_groups(redis, groups), strict=True):
+        seen = TaskSeen(frozenset(names), *values)
+        yield task, seen._replace(judged=as_fields(judged, texts))
 
 
 def read_groups(redis: Redis, groups: Sequence[Sequence[Command]]) -> Iterator[list[Any]]:

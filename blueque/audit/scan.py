@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from blueque.audit import hash_fields
 from blueque.audit.observation import Keys, LineSeen, ListenerSeen, Observation, Pair, QueueSeen
 from blueque.audit.reads import BATCH, read_all, read_flat, read_groups
 from blueque.connection.redis import Command, Redis, as_fields
@@ -101,6 +102,9 @@ def scan(redis: Redis) -> Scan:
     _read_schedules(redis, observed, found)
     for prefix in _HASHES:
         found.of(prefix, "hash")
+    found.of(keys.feeder("", "")[:-1], "string")
+    _check_snapshots(found)
+    observed.malformed += hash_fields.judge(redis, found)
     _find_owners(redis, observed, found, queues)
     _read_listeners(redis, observed, found)
     others = observed.entries.keys() - set(tasks)
@@ -219,6 +223,14 @@ def _check_belongings(observed: Observation, found: Keys) -> None:
     observed.groups = found.of(keys.group(""), "hash")
     for key, kind in _OF_ALL.items():
         found.is_of(key, kind)
+
+
+def _check_snapshots(found: Keys) -> None:
+    prefix = keys.snapshot("")
+    for key in found.starting(prefix):
+        is_copy = "_" in key.removeprefix(prefix)
+        if not is_copy or found.types[key] != "zset":
+            found.is_of(key, "list" if is_copy else "string")
 
 
 def _read_schedules(redis: Redis, observed: Observation, found: Keys) -> None:

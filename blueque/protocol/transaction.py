@@ -43,6 +43,7 @@ from blueque.errors import (
     RedisAway,
     RedisRefused,
 )
+from blueque.model import keys
 from blueque.system.backoff import jitter
 
 MAX_CONFLICTS = 100
@@ -54,6 +55,10 @@ REPEATED = frozenset(
     {"beat", "checkpoint", "deregister", "log", "note", "pop", "progress", "register", "reserve"}
 )
 
+_RECORDS = (
+    *(name("") for name in (keys.events, keys.history, keys.recent, keys.totals)),
+    keys.stats("", "")[:-1],
+)
 _MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
 # WAIT is about what the same connection has written. Redis sends this to its replicas, and nothing
 # changes; a write that leaves a key as it is, such as ZINCRBY by 0, is not sent.
@@ -269,10 +274,15 @@ def _execute(
         # Redis does not roll back: a command that fails inside EXEC (a key of the wrong type) must
         # not pass unseen.
         name_refused(commands, executed)
-        raise_refusal(executed)
+        raise_refusal([reply for reply in executed if not _is_of_a_record(reply)])
         if replicas is not None:
             replicas.require(replies[end])
     return executed
+
+
+def _is_of_a_record(reply: Any) -> bool:
+    """Tell whether a command failed that records what only people read: no task stops for that."""
+    return isinstance(reply, RedisRefused) and reply.command.partition(" ")[2].startswith(_RECORDS)
 
 
 def prove(connection: Connection) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, str]
 
-_TYPES: record.Types = {
+TYPES: record.Types = {
     **dict.fromkeys(("rows", "row", "tasks", "skipped"), integer),
     **dict.fromkeys(("created", "updated", "finished", "since", "share"), number),
 }
@@ -72,12 +72,12 @@ def is_process_gone(fields: Record) -> bool:
 
 def numbers(fields: Record) -> dict[str, Any]:
     """Return the fields of a record that are numbers, as numbers. A malformed field is left out."""
-    return record.parse(fields, _TYPES)
+    return record.parse(fields, TYPES)
 
 
 def parsed(fields: Record) -> dict[str, Any]:
     """Return all fields of a record, the numbers as numbers. A malformed number is left out."""
-    return {name: text for name, text in fields.items() if name not in _TYPES} | numbers(fields)
+    return {name: text for name, text in fields.items() if name not in TYPES} | numbers(fields)
 
 
 def state_of(fields: Record) -> tuple[str, float | None]:
