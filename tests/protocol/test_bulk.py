@@ -298,7 +298,7 @@ def test_a_server_without_memory_refuses_a_batch_and_nothing_of_it_is_there(own_
     with redis_py.Redis.from_url(own_server.url, decode_responses=True) as cli:
         steps = queue.enqueue_iter(range(12), batch=3)
         next(steps)
-        cli.config_set("maxmemory", "1mb")
+        cli.config_set("maxmemory", "1")
         with pytest.raises(BatchFailed, match="OOM") as failed:
             list(steps)
         cli.config_set("maxmemory", "0")
