@@ -43,6 +43,7 @@ LONG = (
     "test_mutants.py",
     "test_readme.py",
     "test_bench.py",
+    "test_chaos.py",
     "test_reload_run.py",
     "test_browser.py",
     "test_archives.py",
@@ -75,7 +76,6 @@ LONG = (
     "test_traces_run.py",
     "test_stack.py",
     "test_feeder.py",
-    "test_chaos.py",
 )
 # Each process has a Java process of its own for them, so they are divided in two and no further.
 SPARK_2 = (

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import redis as redis_py
+from authority import Authority
 from running import until
 from wire import Wire
 
@@ -27,26 +28,65 @@ FAILOVER = 30.0  # seconds until another primary is named
 WHOLE = 60.0  # seconds until all are back that something has happened to
 
 
+class Tls:
+    """TLS of servers and Sentinels. ports: those with TLS, by those without."""
+
+    def __init__(self, authority: Authority) -> None:
+        self.authority, self.ports = authority, dict[int, int]()
+        self.certificate, self.key = authority.sign("server")
+
+    def options(self, port: int) -> dict[str, object]:
+        """Return the options of a server with this port without TLS, and give it one with TLS."""
+        self.ports[port] = Server(self.authority.directory).port
+        return {
+            "tls-port": self.ports[port],
+            "tls-cert-file": self.certificate,
+            "tls-key-file": self.key,
+            "tls-ca-cert-file": self.authority.file,
+            "tls-auth-clients": "no",
+            "tls-replication": "yes",
+        }
+
+
 class Sentinels:
     """servers: by port; the first primary is the first. wires: those in front of them, by the same
-    ports, if there are: then all reach a server by its wire alone.
+    ports, if there are: then all reach a server by its wire alone. tls: then all speak TLS, but the
+    ports without it are there, too.
     """
 
     def __init__(
-        self, servers: Sequence[Server], directory: Path, count: int, wires: dict[int, Wire]
+        self,
+        servers: Sequence[Server],
+        directory: Path,
+        count: int,
+        wires: dict[int, Wire],
+        tls: Tls | None = None,
+        down_after: int = DOWN_AFTER,
     ) -> None:
         self.servers = {server.port: server for server in servers}
-        self.wires = wires
-        self._named = {self._place(server): server for server in servers}
+        self.wires, self.tls, self._down_after = wires, tls, down_after
+        self._named = {self.place(server): server for server in servers}
         self._ports = [Server(directory).port for _ in range(count)]
-        first = self._place(servers[0])
+        first = self.place(servers[0])
         self._popens = [self._start(port, first, directory) for port in self._ports]
         until(self._know_each_other, what="Sentinels that know all")
 
     @property
     def url(self) -> str:
-        places = ",".join(f"127.0.0.1:{port}" for port in self._ports)
-        return f"redis+sentinel://{places}/{SERVICE}?sentinel_password={PASSWORD}"
+        return self.url_by(self.ports)
+
+    @property
+    def ports(self) -> list[int]:
+        """Where the Sentinels are found."""
+        return self._ports if self.tls is None else [self.tls.ports[port] for port in self._ports]
+
+    def url_by(self, ports: Sequence[int]) -> str:
+        """Return the address of the service for a client that finds the Sentinels at these ports."""
+        places = ",".join(f"127.0.0.1:{port}" for port in ports)
+        url = f"redis+sentinel://{places}/{SERVICE}?sentinel_password={PASSWORD}"
+        if self.tls is None:
+            return url
+        return f"{url.replace('redis', 'rediss', 1)}&ssl_ca_certs={self.tls.authority.file}"
 
     def primary(self) -> Server:
         """Return the server that Sentinel names."""
@@ -87,6 +127,12 @@ class Sentinels:
     def close(self) -> None:
         self.lose_sentinels(len(self._popens))
 
+    def place(self, server: Server) -> int:
+        """Return the port at which all others find a server."""
+        if server.port in self.wires:
+            return self.wires[server.port].port
+        return server.port if self.tls is None else self.tls.ports[server.port]
+
     # What may happen to a primary
 
     def kill(self, primary: Server) -> None:
@@ -97,8 +143,7 @@ class Sentinels:
 
     def replace(self, primary: Server) -> None:
         """Have a person tell Sentinel to fail over."""
-        with self._ask() as sentinel:
-            until(lambda: self._begins(sentinel), FAILOVER, "the beginning of a failover")
+        until(self.begin_replacing, FAILOVER, "the beginning of a failover")
 
     def cut_off(self, primary: Server) -> None:
         """Let nobody reach it any more."""
@@ -115,18 +160,16 @@ class Sentinels:
         try:
             os.kill(server.pid, signal.SIGCONT)
         except RuntimeError:  # it was killed
-            server.options += ("--replicaof", f"127.0.0.1 {self._place(self.primary())}")
+            server.options += ("--replicaof", "127.0.0.1", str(self.place(self.primary())))
             server.start()
 
     # Inside
 
-    def _place(self, server: Server) -> int:
-        """Return the port at which all others find it."""
-        return self.wires[server.port].port if server.port in self.wires else server.port
-
-    def _begins(self, sentinel: redis_py.Redis) -> bool:
+    def begin_replacing(self) -> bool:
+        """Tell Sentinel to fail over; tell whether it begins."""
         try:
-            sentinel.execute_command("SENTINEL", "FAILOVER", SERVICE)
+            with self._ask() as sentinel:
+                sentinel.execute_command("SENTINEL", "FAILOVER", SERVICE)
         except redis_py.ResponseError:  # one is just over, or no replica is good enough yet
             return False
         return True
@@ -145,12 +188,14 @@ class Sentinels:
 
     def _start(self, port: int, primary: int, directory: Path) -> subprocess.Popen[bytes]:
         path = directory / f"{port}.conf"
+        own = {} if self.tls is None else self.tls.options(port)
         path.write_text(
             f'bind 127.0.0.1\nport {port}\ndir {directory}\nrequirepass "{PASSWORD}"\n'
             f'sentinel sentinel-pass "{PASSWORD}"\n'
             f"sentinel monitor {SERVICE} 127.0.0.1 {primary} {len(self._ports) // 2 + 1}\n"
-            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER}\n"
+            f"sentinel down-after-milliseconds {SERVICE} {self._down_after}\n"
             f"sentinel failover-timeout {SERVICE} 2000\n"
+            + "".join(f"{name} {value}\n" for name, value in own.items())
         )
         executable = find_server()
         assert executable is not None
@@ -176,11 +221,11 @@ FAULTS: dict[str, Callable[[Sentinels, Server], None]] = {
 
 @contextmanager
 def replicated(
-    replicas: int, *options: str, wires: dict[int, Wire] | None = None
+    replicas: int, *options: str, wires: dict[int, Wire] | None = None, tls: Tls | None = None
 ) -> Iterator[list[Server]]:
     """Run a primary, the first of the servers, and its replicas.
 
-    options: of each. wires: gets one for each: see Sentinels.
+    options: of each. wires: gets one for each: see Sentinels, tls as well.
     """
     with ExitStack() as stack:
         servers: list[Server] = []
@@ -190,13 +235,17 @@ def replicated(
             server = Server(own, *OPTIONS, *options)
             place = server.port
             if wires is not None:
-                wires[server.port] = wire = Wire(server)
+                wires[server.port] = wire = Wire(server.port)
                 stack.callback(wire.close)
                 place = wire.port
                 announced = ("--replica-announce-ip", "127.0.0.1", "--replica-announce-port")
                 server.options += (*announced, str(place))
+            if tls is not None:
+                for name, value in tls.options(server.port).items():
+                    server.options += (f"--{name}", str(value))
+                place = tls.ports[server.port]
             if servers:
-                server.options += ("--replicaof", f"127.0.0.1 {first}")
+                server.options += ("--replicaof", "127.0.0.1", str(first))
             else:
                 first = place
             server.start()
@@ -207,12 +256,22 @@ def replicated(
 
 @contextmanager
 def watched(
-    directory: Path, replicas: int, sentinels: int, *options: str, by_wire: bool = False
+    directory: Path,
+    replicas: int,
+    sentinels: int,
+    *options: str,
+    by_wire: bool = False,
+    tls: Tls | None = None,
+    down_after: int = DOWN_AFTER,
 ) -> Iterator[Sentinels]:
-    """Run a primary with replicas and Sentinels. options: of each server. by_wire: see Sentinels."""
+    """Run a primary with replicas and Sentinels.
+
+    options: of each server. by_wire, tls: see Sentinels. down_after: milliseconds after which a
+        server that says nothing is taken for dead.
+    """
     wires: dict[int, Wire] = {}
-    with replicated(replicas, *options, wires=wires if by_wire else None) as servers:
-        service = Sentinels(servers, directory, sentinels, wires)
+    with replicated(replicas, *options, wires=wires if by_wire else None, tls=tls) as servers:
+        service = Sentinels(servers, directory, sentinels, wires, tls, down_after)
         try:
             yield service
         finally:

@@ -2,8 +2,8 @@
 back while tasks run.
 
 `PYTHONPATH=tests:tests/legacy python tests/machinery/chaos.py [--seconds 180] [--tasks N] [--seed
-N] [--directory DIR] [--result FILE]` prints a table, and exits 1 when a promise was broken. What
-the faults are is in chaos_faults.py, whom they strike in chaos_stage.py, and what stays beside them
+N] [--directory DIR] [--redis tls-sentinel] [--result FILE]` prints a table, and exits 1 when a promise
+was broken. What the faults are is in chaos_faults.py, whom they strike in chaos_stage.py, and what stays beside them
 in chaos_steady.py. Times in the log count from the beginning.
 """
 
@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from chaos_faults import FAULTS, Injector
+from chaos_faults import Injector
 from chaos_ledger import (
     Ledger,
     Promise,
@@ -37,6 +37,7 @@ from chaos_ledger import (
 )
 from chaos_producer import LOCKS
 from chaos_samples import Samples, by_listener, halves
+from chaos_services import SERVICES
 from chaos_stage import LOST_AFTER, QUEUE, TIMES, Node, Stage, now, open_stage
 from chaos_stalls import stalls_noted
 from running import children_of, is_there
@@ -335,7 +336,7 @@ class Chaos:
             "task processes killed": sum(run.killed is not None for run in runs),
             "adopted": f"{len(self.injector.adopted)}, the slowest after {max(self.injector.adopted, default=0.0):.1f} s",
             "faults in the midst of work": sum(self.injector.hits.values()),
-            **{f"  {name}": self.injector.hits[name] for name in FAULTS},
+            **{f"  {name}": self.injector.hits[name] for name in self.injector.faults},
         }
         for kind in self._samples.kinds():
             count, done, descriptors, memory = self._samples.growth(kind)
@@ -403,9 +404,11 @@ def _judge_end(promise: Promise, end: Task, runs: list[Run]) -> list[str]:
     return []
 
 
-def chaos(seconds: float, seed: int, directory: Path, tasks: int = 0) -> Chaos:
+def chaos(
+    seconds: float, seed: int, directory: Path, tasks: int = 0, service: str = "plain"
+) -> Chaos:
     """Have chaos for so long, and until so many tasks have begun, and return what came of it."""
-    with open_stage(directory, seed) as stage:
+    with open_stage(directory, seed, service, seconds) as stage:
         run = Chaos(stage, seed)
         run.run(seconds, tasks)
     return run
@@ -430,6 +433,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--directory", type=Path, help="where everything is written; stays, and must be empty"
     )
+    parser.add_argument("--redis", choices=[*SERVICES], default="plain", help="what it happens to")
     parser.add_argument(
         "--result", type=Path, help="a file for what bin/bench --write-only writes of a run"
     )
@@ -439,7 +443,7 @@ def main(argv: list[str] | None = None) -> int:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="blueque-chaos-"))
         )
         directory.mkdir(exist_ok=True)
-        run = chaos(given.seconds, given.seed, directory, given.tasks)
+        run = chaos(given.seconds, given.seed, directory, given.tasks, given.redis)
         print(report(run), flush=True)
         if given.result is not None:
             given.result.write_text(json.dumps(run.result | {"wrong": run.wrong}, indent=1) + "\n")

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from chaos_ledger import CRASHED, Away, Ledger, Run
+from chaos_services import Network, Watched
 from chaos_stage import LEASE, LOST_AFTER, QUEUE, Node, Stage, node_pid, now
 from running import is_keeper, is_there, parent_of, until
-from wire import Wire
 
 from blueque.model import keys
 
@@ -50,6 +50,8 @@ class Injector:
     def __init__(self, stage: Stage, ledger: Ledger, seed: int, log: Callable[[str], None]) -> None:
         self._stage, self._ledger, self._log = stage, ledger, log
         self._random = random.Random(seed)
+        is_watched = isinstance(stage.service, Watched)
+        self.faults = FAULTS | (FAULTS_OF_SENTINEL if is_watched else {})
         self.hits: Counter[str] = Counter()  # the victim was in the midst of work
         self.misses: Counter[str] = Counter()  # there was no such victim
         self.away: list[Away] = []
@@ -61,7 +63,7 @@ class Injector:
         self._deck: list[str] = []
         self._is_net_busy = False
         # the wires that wait for a transaction to cut
-        self._armed: tuple[str, list[Wire]] | None = None
+        self._armed: tuple[str, list[Network]] | None = None
         self._next = 0.0
 
     def step(self) -> None:
@@ -93,7 +95,7 @@ class Injector:
     @property
     def never(self) -> list[str]:
         """The faults that have never found a victim in the midst of work."""
-        return [name for name in FAULTS if not self.hits[name]]
+        return [name for name in self.faults if not self.hits[name]]
 
     @property
     def never_adopted(self) -> list[str]:
@@ -115,7 +117,7 @@ class Injector:
     def _strike(self) -> bool:
         """Try the faults in turn, each once before any is repeated, until one finds a victim."""
         if not self._deck:
-            self._deck = self._random.sample(sorted(FAULTS), len(FAULTS))
+            self._deck = self._random.sample(sorted(self.faults), len(self.faults))
             # Those of which only one can go on at a time; in a short run they would not all have
             # their turn.
             self._deck.sort(
@@ -124,7 +126,7 @@ class Injector:
                 )
             )
         for name in list(self._deck):
-            said = FAULTS[name](self)
+            said = self.faults[name](self)
             if said:
                 self.hits[name] += 1
                 self._deck.remove(name)
@@ -419,10 +421,11 @@ class Injector:
             return None
         stage.is_redis_well = False
         away = self._are_away("redis away", stage.nodes)
-        stage.server.kill()
+        server = stage.service.primary()
+        server.kill()
 
         def start() -> None:
-            stage.server.start()
+            stage.service.start(server)
             stage.is_redis_well = True
             self._log("started redis")
 
@@ -435,15 +438,45 @@ class Injector:
             return None
         stage.is_redis_well = False
         away = self._are_away("redis away", stage.nodes)
-        os.kill(stage.server.pid, signal.SIGSTOP)
+        server = stage.service.primary()
+        os.kill(server.pid, signal.SIGSTOP)
 
         def thaw() -> None:
-            os.kill(stage.server.pid, signal.SIGCONT)
+            os.kill(server.pid, signal.SIGCONT)
             stage.is_redis_well = True
             self._log("thawed redis")
 
         seconds = self._later(0.2, LOST_AFTER, thaw, away)
         return f"with {len(runs)} tasks running, for {seconds:.2f} s"
+
+    def replace_primary(self) -> str | None:
+        """Have a person replace the primary: writes wait until the replicas have all, and until
+        Sentinel has named one of them.
+        """
+        stage, runs = self._stage, self.running()
+        service = stage.service
+        if not isinstance(service, Watched) or not stage.is_redis_well or not runs:
+            return None
+        before = service.hold_writes()
+        if before is None:
+            return None
+        stage.is_redis_well = False
+        away = self._are_away("redis away", stage.nodes)
+        began, is_told = now(), False
+
+        def is_replaced() -> bool:
+            nonlocal is_told
+            if not is_told:
+                is_told = service.is_copied(before) and service.sentinels.begin_replacing()
+            if not service.is_replaced(before):
+                return False
+            stage.is_redis_well = True
+            _end(away)
+            self._log(f"replaced the primary in {now() - began:.2f} s")
+            return True
+
+        self._jobs.append(is_replaced)
+        return f"with {len(runs)} tasks running"
 
     def kill_clients(self) -> str | None:
         runs = self.running()
@@ -456,7 +489,7 @@ class Injector:
 
     # What can be done to the network
 
-    def _wires(self) -> tuple[str, list[Wire]] | None:
+    def _wires(self) -> tuple[str, list[Network]] | None:
         """Return the wires of one node or all, if tasks run there that use them."""
         if self._is_net_busy:
             return None
@@ -468,7 +501,7 @@ class Injector:
         node = self._random.choice(nodes)
         return f"node={node.name}", [node.wire]
 
-    def _disturb(self, low: float, high: float, do: Callable[[Wire], None]) -> str | None:
+    def _disturb(self, low: float, high: float, do: Callable[[Network], None]) -> str | None:
         found = self._wires()
         if found is None:
             return None
@@ -482,7 +515,7 @@ class Injector:
         seconds = self._later(low, high, lambda: self._heal(wires), away)
         return f"{where} for {seconds:.2f} s"
 
-    def _heal(self, wires: list[Wire]) -> None:
+    def _heal(self, wires: list[Network]) -> None:
         for wire in wires:
             wire.heal()
         self._is_net_busy = False
@@ -493,10 +526,10 @@ class Injector:
         return self._disturb(0.5, 2.0, lambda wire: setattr(wire, "delay", delay))
 
     def cut_network(self) -> str | None:
-        return self._disturb(0.05, 1.5, Wire.cut)
+        return self._disturb(0.05, 1.5, lambda wire: wire.cut())
 
     def stall_network(self) -> str | None:
-        return self._disturb(0.2, 2.0, Wire.stall)
+        return self._disturb(0.2, 2.0, lambda wire: wire.stall())
 
     def cut_after_exec(self) -> str | None:
         """Lose the answer to one transaction that was executed: ask for that, and tell of it once
@@ -524,15 +557,15 @@ class Injector:
                 continue
             node.is_busy = self._is_net_busy = True
             away = self._are_away("node cut off", [node])
-            how = self._random.choice([Wire.cut, Wire.stall])
-            how(node.wire)
+            how = self._random.choice(["cut", "stall"])
+            getattr(node.wire, how)()
 
             def heal(node: Node = node) -> None:
                 node.is_busy = False
                 self._heal([node.wire])
 
             seconds = self._later(LOST_AFTER + 0.3, LOST_AFTER + 1.3, heal, away)
-            return f"node={node.name} tasks={len(runs)} {how.__name__} for {seconds:.2f} s"
+            return f"node={node.name} tasks={len(runs)} {how} for {seconds:.2f} s"
         return None
 
 
@@ -567,3 +600,4 @@ FAULTS: dict[str, Callable[[Injector], str | None]] = {
         Injector.cut_off_node_beyond_lost_after,
     )
 }
+FAULTS_OF_SENTINEL = {"replace_primary": Injector.replace_primary}

@@ -17,28 +17,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chaos_producer import SAFE
+from chaos_services import SERVICES, Network, Service
 from chaos_steady import Steady
-from running import Listener, Program, Programs, children_of, is_there, until
-from wire import Wire
+from running import Listener, Program, Programs, children_of, until
 
 from blueque import Client
 from blueque.model import keys
 from blueque.model.recurrence import Rule
-from blueque.system.embedded_redis import Server, running_server
 
 QUEUE = "chaos"
 BEAT, LEASE, LOST_AFTER = 0.2, 0.8, 3.0
 SLOTS = 3
 # Schedules that have planned times to catch up, by name: overlap, catch_up, and how many have passed.
-EVERY, TIMES = (
-    10,
-    90,
-)  # seconds between two planned times, and how many there are: a list keeps them all
+TIMES = 90  # planned times: a list keeps them all
+EVERY = 10  # seconds between two of them, at least
+PASSED = 60  # those that have passed at the beginning, at most
 POLICIES = {
     "nightly": ("allow", "all", 40),
-    "hourly": ("skip", "last", 60),
+    "hourly": ("skip", "last", PASSED),
     "weekly": ("queue", "last", 20),
-    "monthly": ("skip", "none", 60),
+    "monthly": ("skip", "none", PASSED),
 }
 
 # Reaps whatever comes to it, and is nothing else: the first process of a node that is a machine of
@@ -79,7 +77,7 @@ class Node:
     """
 
     def __init__(
-        self, name: str, wire: Wire, directory: Path, ledger: Path, is_apart: bool, reuse: int
+        self, name: str, wire: Network, directory: Path, ledger: Path, is_apart: bool, reuse: int
     ) -> None:
         self.name, self.wire, self._is_apart, self._reuse = name, wire, is_apart, reuse
         directory.mkdir()
@@ -202,21 +200,25 @@ class Node:
 
 
 class Stage:
-    """Everything that takes part. The control connection has no wire in between."""
+    """Everything that takes part. The control connection has no wire in between.
 
-    def __init__(self, server: Server, directory: Path, seed: int) -> None:
-        self.server, self.directory, self._seed = server, directory, seed
+    seconds: for how long there shall be planned times.
+    """
+
+    def __init__(self, service: Service, directory: Path, seed: int, seconds: float = 0.0) -> None:
+        self.service, self.directory, self._seed = service, directory, seed
         self.ledger, self.accepted = directory / "ledger", directory / "accepted"
-        self.control = Client(server.url, patience=5.0)
-        self.wires = [Wire(server) for _ in range(3)]
+        self.control = Client(service.url, patience=5.0)
+        self.wires = [service.wire() for _ in range(3)]
         self.nodes = [
             Node("one", self.wires[0], directory / "one", self.ledger, False, 1),
             Node("two", self.wires[1], directory / "two", self.ledger, can_be_apart(), 5),
         ]
         (directory / "rest").mkdir()
         self.rest = Programs(self.wires[2].url, directory / "rest")
-        steady = Client(_beside(server.url), patience=5.0)
+        steady = Client(_beside(service.url), patience=5.0)
         self.steady = Steady(steady, _beside(self.wires[2].url), directory / "steady")
+        self._every = max(EVERY, round(seconds / (TIMES - PASSED)))
         self.is_redis_well = True
         self.scheduler: Program | None = None
         self.producer: Program | None = None
@@ -242,12 +244,13 @@ class Stage:
         overlap, catch_up, missed = POLICIES[name]
         redis = self.control.connections
         clock, _ = redis.read(("TIME",), ("PING",))
-        begin = (int(clock[0]) // EVERY - missed) * EVERY
-        rule = Rule(every=EVERY, until=begin + TIMES * EVERY)
+        every = self._every
+        begin = (int(clock[0]) // every - missed) * every
+        rule = Rule(every=every, until=begin + (TIMES - 1) * every)
         schedule = self.control.set_schedule(
             name,
             queue=QUEUE,
-            every=EVERY,
+            every=every,
             start=time.time() + 3600,  # nothing comes before it is paused
             until=time.time() + 7200,
             overlap=overlap,
@@ -279,20 +282,21 @@ class Stage:
 
 
 @contextlib.contextmanager
-def open_stage(directory: Path, seed: int) -> Iterator[Stage]:
-    """Have a stage, and leave no process of it behind."""
-    with (
-        running_server("--appendonly", "yes", "--appendfsync", "always") as server,
-        contextlib.ExitStack() as stack,
-    ):
-        stage = Stage(server, directory, seed)
+def open_stage(
+    directory: Path, seed: int, service: str = "plain", seconds: float = 0.0
+) -> Iterator[Stage]:
+    """Have a stage, and leave no process of it behind.
+
+    service: one of SERVICES. seconds: see Stage.
+    """
+    with SERVICES[service](directory) as redis, contextlib.ExitStack() as stack:
+        stage = Stage(redis, directory, seed, seconds)
         for wire in stage.wires:
             stack.callback(wire.close)
         for programs in stage.programs():
             stack.enter_context(programs)
         stack.callback(stage.control.close)
         stack.callback(stage.steady.control.close)
-        stack.callback(lambda: is_there(server.pid) and os.kill(server.pid, signal.SIGCONT))
         yield stage
 
 

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from chaos import chaos, report
+from chaos_services import SERVICES
 
 SECONDS = 10.0  # of faults, if each kind has struck by then; the rest takes some more
 
 
-def test_nothing_is_lost_or_run_twice_unasked_whatever_dies_freezes_or_is_cut_off(tmp_path):
-    run = chaos(SECONDS, int.from_bytes(os.urandom(2), "big"), tmp_path)
+@pytest.mark.parametrize("redis", [*SERVICES])
+def test_nothing_is_lost_or_run_twice_unasked_whatever_dies_freezes_or_is_cut_off(tmp_path, redis):
+    run = chaos(SECONDS, int.from_bytes(os.urandom(2), "big"), tmp_path, service=redis)
 
     print(report(run), (tmp_path / "chaos.log").read_text(), sep="\n")
     assert run.wrong == []
