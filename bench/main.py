@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import psutil
 import redis
 
-from bench import against, report
+from bench import against, report, soaks
 from bench.cases import CASES
 from bench.comparing import COMPARISONS
 from bench.load import Quiet, machine
@@ -64,7 +64,14 @@ def main() -> None:
     known.setdefault("facts", {})
     names = [case for case in CASES if case.name in known["cases"]]
     numbers = {case.name: report.current(case, known["cases"][case.name]) for case in names}
-    text = report.page(known["facts"], known.get("versions", {}), names, numbers)
+    long_runs = {
+        kind: json.loads(path.read_text())
+        for kind in soaks.KINDS
+        if (path := pictures / f"soak-{kind}.json").exists()
+    }
+    text = report.page(
+        known["facts"], known.get("versions", {}), names, numbers, soaks.part(long_runs)
+    )
     (output / "benchmarks.md").write_text(text)
     _draw(report.drawings(names, numbers), pictures)
     if arguments.write_only:

@@ -66,11 +66,21 @@ def page(
     versions: dict[str, str],
     cases: Sequence[Case],
     results: dict[str, Numbers],
+    soaked: str = "",
 ) -> str:
-    """Return the page. results: by the name of the case; a case without any is left out."""
+    """Return the page. results: by the name of the case; a case without any is left out.
+
+    soaked: the part about long runs, if there were any.
+    """
     measured = [case for case in cases if case.name in results]
     parts = [HEAD, *(_answer(case, results[case.name]) for case in measured if case.question)]
-    parts += [PROMISED, targets(measured, results), _machine(facts, versions), METHOD]
+    parts += [
+        *filter(None, [soaked]),
+        PROMISED,
+        targets(measured, results),
+        _machine(facts, versions),
+        METHOD,
+    ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

@@ -26,6 +26,7 @@ from bench import (
     rounds,
     selecting,
     sides,
+    soaks,
     systems,
     telling,
     watching,
@@ -115,6 +116,32 @@ def test_the_page_says_what_was_met_and_what_is_missing() -> None:
     assert "| Blueque 1.0.0, a process per task | 200 (200 – 250) | 1.20 (1.00 – 1.60) |" in page
     assert "- RQ is missing: not installed: no index" in page
     assert "*3 rounds; others used 2 % of the machine before a run, at most 4 %.*" in page
+
+
+def test_the_page_has_what_long_runs_have_found() -> None:
+    run = {
+        "minutes": 120.3,
+        "redis": "7.0.15",
+        "faults": {"kill_redis": 1000, "cut_network": 34},
+        "tasks": 90000,
+        "starts": 91000,
+        "lost": 0,
+        "doubled": 1,
+        "rows": [
+            ["page", "memory", 1 << 25, 1 << 25, 1 << 26, 2048.0],
+            ["page", "descriptors", 8, 8, 9, 0],
+        ],
+        "wrong": ["task x was started 2 times"],
+    }
+
+    page = report.page({}, {}, [], {}, soaks.part({"tls-sentinel": run}))
+
+    assert "| faults | 1,034 |" in page
+    assert "| page: memory, MiB | 32.0 | 32.0 | 64.0 | +0.00 |" in page
+    assert "| page: descriptors | 8 | 8 | 9 | +0.0 |" in page
+    assert "- task x was started 2 times" in page
+    assert "one server" not in page
+    assert "hours of faults" not in report.page({}, {}, [], {}, soaks.part({}))
 
 
 def test_what_is_promised_runs_twice_in_each_round_and_is_kept_apart() -> None:
