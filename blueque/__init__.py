@@ -61,9 +61,9 @@ _NAMES = {
         ArchiveRefused BacklogRefused BatchFailed BluequeError ConfigRefused Contended
         CycleFound EventsGone HasDependents IdTaken InvalidInput InvalidType JobFailed
         NoSuchGroup NoSuchSchedule NoSuchTask NotFree NotInstalled NotOwner NotRegistered
-        NotReplicated OutcomeUnknown QueueFull RedisAway RedisRefused SnapshotGone
-        SparkEnded SpoolRefused SubmitFailed Taken TooLarge WaitTimedOut WrongGroup
-        WrongQueue WrongSchedule WrongState
+        NotReplicated OutcomeUnknown PayloadRefused QueueFull RedisAway RedisRefused
+        SnapshotGone SparkEnded SpoolRefused SubmitFailed Taken TooLarge WaitTimedOut
+        WrongGroup WrongQueue WrongSchedule WrongState
     """,
     "feeder": "feed",
     "listener.listener": "Listener",

@@ -15,7 +15,7 @@ from blueque.connection.redis import Connection, Redis
 from blueque.connection.redis_py import ClientConnection
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
-from blueque.model.client_settings import ClientSettings
+from blueque.model.client_settings import ClientSettings, payloads_of
 from blueque.model.encoding import (
     require_feed_name,
     require_queue_name,
@@ -64,7 +64,8 @@ class Client:
     replicas: how many replicas of Redis have to confirm a change before a call returns, or else
         NotReplicated is raised; BLUEQUE_REPLICAS, else 0.
     config: a blueque.toml, or `blueque.settings.load()` for the one that is found. It sets address
-        and limit instead of the defaults, replicas, and retry, limits and resources for each queue.
+        and limit instead of the defaults, replicas, how payloads are stored, and retry, limits and
+        resources for each queue.
     options: further arguments of redis-py's `from_url`.
     """
 
@@ -107,7 +108,8 @@ class Client:
             if replicas is None
             else require_whole(replicas, "replicas", 0, units.MAX_REPLICAS)
         )
-        settings = ClientSettings(days_kept, config.aliases, number, seconds)
+        payloads = payloads_of(config.payloads)
+        settings = ClientSettings(days_kept, config.aliases, number, seconds, payloads)
         self._redis = Redis(self._connect, patience, settings)
 
     def __repr__(self) -> str:

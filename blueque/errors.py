@@ -63,6 +63,8 @@ BluequeError
 |-- SubmitFailed                    The program that spark-submit ran has failed. Read its output.
 |
 |   ... this machine lacks something
+|-- PayloadRefused                  Parameters, a result or the like cannot be decrypted. Give this
+|                                   process the keys.
 |-- ArchiveRefused                  The directory cannot be this archive. Choose another.
 |-- SpoolRefused                    The spool directory cannot be used. Choose another.
 `-- NotInstalled (ImportError)      A package or a program is missing. The message says how to install it.
@@ -606,6 +608,35 @@ class ArchiveRefused(BluequeError):
     def __init__(self, directory: str, why: str) -> None:
         super().__init__(f"{directory}: {why}")
         self.directory, self.why = directory, why
+
+
+class PayloadRefused(BluequeError):
+    """A payload cannot be read here, for want of its key, or because it is not what was written.
+
+    owner: the id of its task, or `schedule NAME`. field: parameters, result, checkpoint, context or log.
+    key: the name of the key with which it is encrypted; None: it is only compressed.
+    is_damaged: this process has the key, or needs none, and the payload does not fit.
+    """
+
+    exit_code = CONFIGURATION
+
+    def __init__(self, owner: str, field: str, key: str | None, is_damaged: bool = False) -> None:
+        of = owner if " " in owner else f"task {owner}"
+        if is_damaged:
+            fit = "is no compressed text" if key is None else f"does not fit payload key {key}"
+            why = f"what Redis has for the {field} of {of} {fit}: it was changed, or is that of another task or field"
+        else:
+            why = (
+                f"the {field} of {of} can be read only with payload key {key}, which this process does not have: name a "
+                "file that has it as `keys` in [payloads] of blueque.toml, or in BLUEQUE_PAYLOADS_KEYS"
+            )
+        super().__init__(why)
+        self.owner, self.field, self.key, self.is_damaged = owner, field, key, is_damaged
+
+    @property
+    def shown(self) -> str:
+        """What people see in the place of the payload: [encrypted: k1.0a1b2c3d], or [damaged]."""
+        return "[damaged]" if self.is_damaged else f"[encrypted: {self.key}]"
 
 
 class SpoolRefused(BluequeError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from blueque.backlog.files import Backlog, BacklogFile, mark_of, size_of
@@ -25,12 +25,16 @@ COUNTED = 1000  # the most files whose rows are counted beforehand, for the prog
 
 
 class Aim(NamedTuple):
-    """What all tasks of a feed have in common. instance: of the record of the feed."""
+    """What all tasks of a feed have in common.
+
+    instance: of the record of the feed. store: returns tasks as they are stored, see sealing.py.
+    """
 
     queue: str
     feed: str
     instance: str
     options: Fields
+    store: Callable[[NewTasks, Fields], NewTasks]
 
 
 class FeedChunks:
@@ -181,7 +185,8 @@ class FeedChunks:
         texts = portion.keys if has_keys else [b"%d" % (before + place) for place in portion.places]
         ids = ids_of_feed(aim.queue, aim.feed if has_keys else aim.instance, texts)
         tasks = NewTasks(ids, portion.parameters, keys=portion.keys if has_keys else None)
-        batch = self._batch(tasks.once() if has_keys else tasks)
+        stored = aim.store(tasks.once() if has_keys else tasks, aim.options)
+        batch = self._batch(stored)
         return FeedChunk(before, after, batch, len(portion.bad), news, len(portion.parameters))
 
     def _batch(self, tasks: NewTasks) -> Batch:

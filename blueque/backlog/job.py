@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from blueque.backlog.chunks import Aim, FeedChunks, cursor
@@ -21,6 +22,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import BacklogRefused, Contended, RedisAway, Taken
 from blueque.model.lines import line_of
 from blueque.model.new_task import Fields
+from blueque.producer.sealing import store_many
 from blueque.protocol import feeding
 from blueque.protocol.feeding import Fed, FeedChunk, FeedRef, Whole, Window
 from blueque.queries import feeds
@@ -170,7 +172,8 @@ class Feeding:
         """Go to where the record says that the feed has come to."""
         job, start = self._job, cursor(record)
         done = self._patiently(lambda: feeds.marks(self._redis, job.queue, job.feed))
-        aim = Aim(job.queue, job.feed, record["instance"], job.options)
+        store = partial(store_many, self._redis, job.queue)
+        aim = Aim(job.queue, job.feed, record["instance"], job.options, store)
         if self._chunks is not None:
             self._chunks.close()
         self.rows = start.rows

@@ -32,7 +32,7 @@ from blueque.cli.options import (
     version_option,
 )
 from blueque.cli.setting_options import setting_options, sources_of
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, NotInstalled
 from blueque.listener.resources import GPU
 from blueque.model import units
 from blueque.model.units import HandlerName, Timing
@@ -45,6 +45,7 @@ from blueque.system.hosts import VARIABLE as HOST
 from blueque.system.process import keep_in_memory
 
 if TYPE_CHECKING:
+    from blueque.client import Client
     from blueque.node.handler_check import Registered
     from blueque.settings.contents import Config
     from blueque.settings.resolver import Resolver
@@ -170,10 +171,22 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "max_bytes": client.max_bytes,
             "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
             "replicas": units.replicas(config.redis),
+            "payloads": _variables_of(client),
             "config": config.path,
             "remarks": remarks,
         }
     )
+
+
+def _variables_of(client: Client) -> dict[str, str]:
+    """Return the variables that say how payloads are stored. Ends the program if the keys cannot be
+    read.
+    """
+    payloads = client.connections.settings.payloads
+    try:
+        return {} if payloads is None else payloads.variables(is_checked=True)
+    except (InvalidInput, NotInstalled) as error:
+        raise Failure(CONFIGURATION, str(error)) from error
 
 
 def _of_queues(

@@ -15,7 +15,6 @@ from blueque.listener.beating import Beat
 from blueque.listener.deadline import Deadline
 from blueque.listener.registration import Facts, Registration
 from blueque.listener.reserver import Reserver
-from blueque.model.lines import write_needs
 from blueque.model.queue_order import Ordered, ReducedLottery, Select, require_select
 from blueque.model.retry import Retry
 from blueque.model.task import Task
@@ -152,8 +151,8 @@ class Listener:
         facts |= {"pid": os.getpid(), "version": __version__, **process.identity(os.getpid())}
         facts |= {} if spool is None else {"spool": spool}
         facts |= {} if retry is None else {"retry": retry.to_text()}
-        pool = self.reserver.pool
-        facts |= {} if pool is None else {"resources": write_needs(pool.totals)}
+        offered = self.reserver.offered()
+        facts |= {} if offered is None else {"resources": offered}
         for each in self if queue is None else [self.of(queue)]:
             each.register(facts)
 
@@ -169,6 +168,9 @@ class Listener:
         logs the others that were refused.
         Source: docs/protocol.md, "beat".
         """
+        if self._redis.settings.payloads is not None:
+            for each in self:
+                each.offer(self.reserver.offered() or "")
         beat = Beat(self._redis, task_id, may_hold, self.obeys_settings)
         try:
             standing = beat.beat([*self])

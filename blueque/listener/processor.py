@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.listener.peer_wakeup import wake_for_lock_of
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.encoding import encode, printable, require_number
+from blueque.model.encoding import encode, is_sealed, printable, require_number
 from blueque.model.log_line import Line
 from blueque.model.new_task import NewTask
 from blueque.model.retry import Retry, class_name, class_names
@@ -20,7 +20,11 @@ from blueque.model.units import DEFAULT_MAX_BYTES
 from blueque.protocol import attempts, ends, logs_and_checkpoints, operator, recover
 from blueque.protocol.ends import End
 from blueque.protocol.recover import Loss
+from blueque.spool.outcome_record import ENDED
 from blueque.text.format import one_line
+
+if TYPE_CHECKING:
+    from blueque.model.payloads import Sealer
 
 log = logging.getLogger("blueque")
 
@@ -79,7 +83,8 @@ class Processor:
 
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "end".
         """
-        self._complete(*encode(result, "the result", self._max_bytes), facts={})
+        text, encoding = encode(result, "the result", self._max_bytes)
+        self._complete(*self._sealed_result(text, encoding), facts={})
 
     def fail(self, error: object) -> None:
         """Record why the task failed; `error` is stored as its text, shortened if it is very long.
@@ -129,9 +134,12 @@ class Processor:
         """Add lines that the attempt has printed to the log of its task. is_over: no more will
         come.
 
-        Raises NotOwner. Source: docs/protocol/operator.md, "log".
+        Raises NotOwner; InvalidInput: they cannot be encrypted. Source: docs/protocol/operator.md,
+        "log".
         """
-        attempt = self.task.attempt or 0
+        attempt, sealer = self.task.attempt or 0, self._sealer()
+        if sealer is not None:
+            lines = [self._sealed(line, sealer) for line in lines]
         logs_and_checkpoints.log(self._redis, self._attempt, attempt, lines, is_over)
 
     def note(self, number: int, text: str, at: float) -> None:
@@ -146,9 +154,13 @@ class Processor:
         """Record where the next attempt is to go on; parts: value and directory, those that have
         changed.
 
-        Raises NotOwner. Source: docs/protocol/recovery.md, "checkpoint".
+        Raises NotOwner; InvalidInput: it cannot be encrypted. Source: docs/protocol/recovery.md,
+        "checkpoint".
         """
-        attempt = self.task.attempt or 0
+        attempt, sealer = self.task.attempt or 0, self._sealer()
+        if sealer is not None and parts.get("value") is not None:
+            value = sealer.seal_whole(str(parts["value"]), self.task.id, "checkpoint")
+            parts = {**parts, "value": value}
         logs_and_checkpoints.checkpoint(
             self._redis, self._attempt, attempt, self.task.fields.get("created"), parts, time.time()
         )
@@ -197,6 +209,7 @@ class Processor:
         facts = _facts(record, (*REASONS, *MEASURED))
         finished = record.get("finished")
         try:
+            record = self._as_stored(record)
             if record["status"] == "complete":
                 self._complete(
                     record["result"],
@@ -218,6 +231,43 @@ class Processor:
                 printable(f"the end of the task cannot be recorded: {why}", 1000),
                 {"error_type": "result"},
             )
+
+    def _sealer(self) -> Sealer | None:
+        """Return how what the task leaves behind is stored; None: as it is. Raises InvalidInput."""
+        payloads = self._redis.settings.payloads
+        encoding = self.task.fields.get("parameters_encoding")
+        if payloads is None:
+            if encoding is not None and encoding.startswith("aes:"):
+                raise InvalidInput("the task is encrypted, and this listener has no payload keys")
+            return None
+        return payloads.sealer_of(self._queue, encoding)
+
+    def _sealed(self, line: Line, sealer: Sealer) -> Line:
+        text, encoding = sealer.seal(line.text, None, self.task.id, "log")
+        return line._replace(text=text, encoding=encoding)
+
+    def _as_stored(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an exit record as it is stored. Raises InvalidInput, KeyError, TypeError."""
+        if record["status"] == "complete":
+            text, encoding = self._sealed_result(record["result"], record.get("result_encoding"))
+            return {**record, "result": text, "result_encoding": encoding}
+        if record.get("error_type") in ENDED and self._is_encrypted:
+            # Behind its first line is what the task has printed last.
+            return {**record, "error": record["error"].partition(":\n")[0]}
+        return record
+
+    def _sealed_result(self, text: str, encoding: str | None) -> tuple[str, str | None]:
+        """Return a result as it is stored: its process may have done that. Raises InvalidInput."""
+        sealer = None if is_sealed(encoding) else self._sealer()
+        if sealer is None:
+            return text, encoding
+        return sealer.seal(text, encoding, self.task.id, "result")
+
+    @property
+    def _is_encrypted(self) -> bool:
+        payloads = self._redis.settings.payloads
+        has_encoding = self.task.fields.get("parameters_encoding", "").startswith("aes:")
+        return has_encoding or (payloads is not None and payloads.encrypts(self._queue))
 
     def _next_attempt(
         self, record: Mapping[str, Any], default: Retry | None

@@ -40,6 +40,7 @@ class Registration:
         self._pid = 0
         self._beat = 0
         self._news: dict[str, str | float] = {}  # fields to write with the next beat
+        self._offered: str | int | float | None = None  # `resources` as we have written it
         self.is_list_unsure = True  # our own list may hold an id that we never reserved
         self.tokens: dict[str, str] = {}  # of reservations whose outcome we do not know yet
         self.has_marker = False  # a wake-up call has come for which we have not taken a task yet
@@ -93,6 +94,7 @@ class Registration:
         self.instance = instance
         self._pid = os.getpid()
         self._beat = 0
+        self._offered = facts.get("resources")
         self._news.clear()
         self.is_list_unsure = True
         log.info("register queue=%s node=%s", self.queue, self.node)
@@ -117,6 +119,11 @@ class Registration:
         if self.time_left is not None:
             self.time_left.set_limit(time_limit)
             self._news["time_limit"] = "" if time_limit is None else time_limit
+
+    def offer(self, resources: str) -> None:
+        """Have the next beat say what our node has, if that has changed: a key of payloads."""
+        if resources != (self._offered or ""):
+            self._offered = self._news["resources"] = resources
 
     def say_stuck(self, stuck: str) -> None:
         """Have the next beat say which task SIGKILL does not end, see docs/protocol/placement.md."""

@@ -22,7 +22,16 @@ from blueque.listener.registration import Registration
 from blueque.listener.resources import Claim, Pool
 from blueque.listener.stale_holders import StaleHolders
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs
+from blueque.model.lines import (
+    DEFAULT,
+    Needs,
+    keys_among,
+    needs_of,
+    parse_needs,
+    with_keys,
+    without_keys,
+    write_needs,
+)
 from blueque.model.start_time import EXPIRED
 from blueque.model.task import Task
 from blueque.protocol import alignment, placement, reserving
@@ -49,6 +58,16 @@ class Reserver:
         # Takes a task id; returns the number of the newest attempt in our spool, by `created` of
         # the task.
         self.newest_attempts: Callable[[str], Mapping[str | None, int]] = lambda task_id: {}
+
+    def offered(self) -> str | None:
+        """Return what our node has for tasks that need it, as the registration says it; None: it says
+        nothing.
+        """
+        payloads = self._redis.settings.payloads
+        if payloads is None:
+            return None if self.pool is None else write_needs(self.pool.totals)
+        totals = {} if self.pool is None else self.pool.totals
+        return write_needs(with_keys(totals, payloads.offered()))
 
     def take(self, ours: Registration) -> Task | None:
         """Reserve the next task of a queue, if there is one now. Our own list is settled already.
@@ -183,7 +202,15 @@ class Reserver:
         """
         if not needs.resources:
             return None
-        claim = self.pool.claim(dict(needs.resources)) if self.pool is not None else None
+        wanted = dict(needs.resources)
+        if keys := keys_among(needs.resources):
+            payloads = self._redis.settings.payloads
+            if payloads is None or not payloads.offered().issuperset(keys):
+                return False
+            wanted = without_keys(wanted)
+            if not wanted:
+                return None
+        claim = self.pool.claim(wanted) if self.pool is not None else None
         return claim if claim is not None else False
 
     def _reserve_found(self, ours: Registration, task_id: str) -> Task | None:

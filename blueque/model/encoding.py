@@ -101,8 +101,15 @@ def quick_encoder(limit: int) -> Callable[[Any], tuple[bytes, bool]]:
     return encode_one
 
 
+def is_sealed(encoding: str | None) -> bool:
+    """Tell whether this encoding is that of a text which is compressed or encrypted: payloads.py opens
+    it. Also given a text that begins with its encoding.
+    """
+    return encoding is not None and (encoding == "zlib" or encoding.startswith(("aes:", "zlib:")))
+
+
 def decode(text: str | None, encoding: str | None) -> Any:
-    """Return the value that was encoded."""
+    """Return the value that was encoded. Of one that is compressed or encrypted, the text."""
     if text is None or encoding != "json":
         return text
     try:

@@ -6,14 +6,17 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from blueque.model.encoding import decode
+from blueque.model.encoding import decode, is_sealed
 
 JSON, TEXT = "j", "t"  # before a result: how it is encoded
+SEALED = "e"  # the same: in the way that is named up to the first space
 LEFT = "l"  # in place of a result that was too much
 
 
 def pack(result: str | None, encoding: str | None) -> str:
     """Return a result as the hash `inputs` has it."""
+    if is_sealed(encoding):
+        return f"{SEALED}{encoding} {result or ''}"
     return f"{JSON if encoding == 'json' else TEXT}{result or ''}"
 
 
@@ -26,12 +29,23 @@ def to_json(packed: Mapping[str, str], parents: Iterable[str]) -> str | None:
     """Return the results as a JSON object, by the id of their task; None: one was left out.
 
     packed: as the hash `inputs` has them. parents: ids in the order that the object is to have.
+    Raises PayloadRefused.
     """
     if LEFT in packed.values():
         return None
     order = dict.fromkeys([*parents, *packed])
-    members = [f"{json.dumps(task)}: {_to_json(packed[task])}" for task in order if task in packed]
+    plain = {task: _opened(task, packed[task]) for task in order if task in packed}
+    members = [f"{json.dumps(task)}: {_to_json(text)}" for task, text in plain.items()]
     return "{" + ", ".join(members) + "}"
+
+
+def _opened(task: str, packed: str) -> str:
+    if not packed.startswith(SEALED):
+        return packed
+    from blueque.model.payloads import open_text  # here: few are encrypted
+
+    encoding, _, sealed = packed[1:].partition(" ")
+    return pack(*open_text(sealed, encoding, task, "result"))
 
 
 def _to_json(packed: str) -> str:

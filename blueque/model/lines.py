@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from blueque.errors import InvalidInput, InvalidType
@@ -20,6 +20,10 @@ MAX_AMOUNT = 2**60
 MAX_LOCK_BYTES = 200
 MAX_RESOURCES = 8
 DEFAULT = "0"  # the line of tasks without priority or needs: the list of 1.0.0
+
+# How the name of a payload key begins, as an encrypted task needs it: `key.k2.3fa9c1b2=1`. A listener
+# that has the key offers so many of it that they are never all taken.
+KEY, OFFERED = "key.", 1_000_000
 
 _NAME = re.compile(r"[a-z][a-z0-9.-]{0,62}\Z")
 _LOCK = "lock:"
@@ -78,6 +82,32 @@ def parse_needs(text: str) -> Needs | None:
     return Needs(tuple(resources), lock, limit)
 
 
+def with_key(options: Mapping[str, Any], encoding: str | None) -> dict[str, Any]:
+    """Return the fields of a task that needs the payload key in an encoding, if it names one."""
+    kind, _, rest = (encoding or "").partition(":")
+    if kind != "aes":
+        return dict(options)
+    needs = parse_needs(str(options.get("needs", ""))) or Needs()
+    wanted = without_keys(dict(needs.resources))
+    wanted[f"{KEY}{rest.partition(':')[0]}"] = 1
+    return {**options, "needs": write_needs(wanted, needs.lock, needs.limit)}
+
+
+def keys_among(resources: Iterable[tuple[str, int]]) -> list[str]:
+    """Return the names of the payload keys among resources: k2.3fa9c1b2."""
+    return [name.removeprefix(KEY) for name, _ in resources if name.startswith(KEY)]
+
+
+def without_keys(resources: Mapping[str, int]) -> dict[str, int]:
+    """Return resources but for payload keys."""
+    return {name: amount for name, amount in resources.items() if not name.startswith(KEY)}
+
+
+def with_keys(resources: Mapping[str, int], keys: Iterable[str]) -> dict[str, int]:
+    """Return the resources of a listener that has these payload keys."""
+    return {**resources, **{f"{KEY}{key}": OFFERED for key in keys}}
+
+
 def require_priority(priority: object) -> int:
     """Return a valid priority, -100 to 100; higher is first."""
     if isinstance(priority, bool) or not isinstance(priority, int):
@@ -101,6 +131,8 @@ def require_resources(resources: object) -> dict[str, int]:
 
 
 def require_resource_name(name: object) -> str:
+    if isinstance(name, str) and name.startswith(KEY):
+        raise InvalidInput(f"the name of a resource does not begin with {KEY!r}, not {name!r}")
     if not isinstance(name, str) or not _NAME.match(name):
         raise InvalidInput(
             f"a resource has a name of small letters, digits, '.' and '-', not {name!r}"

@@ -14,7 +14,7 @@ class Line(NamedTuple):
 
     number: 1 is the first of the attempt, in both streams together. at: when a listener read it, in
         Unix seconds; 0: not yet.
-    is_head: it is one of the first lines, which are kept.
+    is_head: it is one of the first lines, which are kept. encoding: of the text; None: it is plain.
     """
 
     number: int
@@ -22,3 +22,4 @@ class Line(NamedTuple):
     stream: str
     text: str
     is_head: bool = False
+    encoding: str | None = None

@@ -21,6 +21,7 @@ from blueque.model.encoding import (
     LAST_SECOND,
     count_of,
     integer,
+    is_sealed,
     known_count,
     number,
     require_whole,
@@ -153,6 +154,22 @@ class Definition(NamedTuple):
         )
         if not is_plain or parse_needs(str(options.get("needs", ""))) is None:
             raise InvalidInput("the record has options that this version does not know")
+
+    def as_stored(self, name: str, found: Mapping[str, str]) -> Definition:
+        """Return the definition with what the record of its schedule has, if that is the same but for
+        its encryption.
+        """
+        if not is_sealed(self.encoding) or not found:
+            return self
+        from blueque.model.payloads import same_again  # here: few are encrypted
+
+        options = read_options(found)
+        mine = self.parameters, self.encoding, self.options.get("context")
+        stored = found.get("parameters", ""), found.get("parameters_encoding")
+        if not same_again(name, mine, (*stored, options.get("context"))):
+            return self
+        context = {"context": options["context"]} if "context" in options else {}
+        return self._replace(parameters=stored[0], options={**self.options, **context})
 
     def fields(self) -> dict[str, str]:
         """Return the fields of the record."""

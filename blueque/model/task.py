@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from blueque.errors import InvalidInput
 from blueque.model.cron import find_zone
-from blueque.model.encoding import decode, integer, number
+from blueque.model.encoding import decode, integer, is_sealed, number
 from blueque.model.labels import read_context
 from blueque.model.retry import Retry
 
@@ -174,9 +174,9 @@ class Task:
     @property
     def parameters(self) -> Any:
         """What was enqueued: a string as it was, anything else as JSON makes it (a tuple comes back
-        as a list).
+        as a list). Raises PayloadRefused.
         """
-        return decode(self._fields.get("parameters"), self._fields.get("parameters_encoding"))
+        return self._decoded("parameters")
 
     retry = _Field[Retry]("Its own retry policy; None: it has none, or a malformed one.")
     priority = _Field[int]("-100 to 100, higher is first; None is 0.")
@@ -185,9 +185,21 @@ class Task:
     key = _Field[str]("The same key in the same queue is the same task.")
     title = _Field[str]("What it is, for people.")
     tags = _Field[list[str]]("The tags by which it is found; None: it has none.")
-    context = _Field[dict[str, Any]](
-        "What its producer has given beside the parameters, such as the id of a trace; None: nothing."
-    )
+
+    @property
+    def context(self) -> dict[str, Any] | None:
+        """What its producer has given beside the parameters, such as the id of a trace; None:
+        nothing. Raises PayloadRefused.
+        """
+        text = self._fields.get("context")
+        if not is_sealed(text):
+            found: dict[str, Any] | None = self._get("context")
+            return found
+        from blueque.model.payloads import open_whole, owner_of  # here: few are encrypted
+
+        owner = owner_of(self.id, self._fields, "context")
+        return Task(self.id, {"context": open_whole(text or "", owner, "context")})._get("context")
+
     producer = _Field[str](
         "The process that enqueued it, as user@host[pid]. A task that another task or a schedule has made has none."
     )
@@ -239,8 +251,8 @@ class Task:
 
     @property
     def result(self) -> Any:
-        """What the handler returned; see `parameters` for the types."""
-        return decode(self._fields.get("result"), self._fields.get("result_encoding"))
+        """What the handler returned; see `parameters` for the types. Raises PayloadRefused."""
+        return self._decoded("result")
 
     error = _Field[str]("Why it failed, in a sentence.")
     error_type = _Field[str](
@@ -304,6 +316,31 @@ class Task:
     started = _Field[float]()
     finished = _Field[float]()
     updated = _Field[float]()
+
+    def shown(self, name: str) -> str | None:
+        """Return the text of parameters, result or context for people: [encrypted: k1.0a1b2c3d] where
+        this process cannot read it.
+        """
+        text = self._fields.get(name)
+        if not is_sealed(text if name == "context" else self._fields.get(f"{name}_encoding")):
+            return text
+        from blueque.model.payloads import shown_field  # here: few are encrypted
+
+        return shown_field(self.id, self._fields, name)
+
+    def plain(self, name: str) -> tuple[str | None, str | None]:
+        """Return the text of parameters or result as it was given, and `json` or None. Raises
+        PayloadRefused.
+        """
+        text, encoding = self._fields.get(name), self._fields.get(f"{name}_encoding")
+        if not is_sealed(encoding):
+            return text, encoding
+        from blueque.model.payloads import open_field  # here: few are encrypted
+
+        return open_field(self.id, self._fields, name)
+
+    def _decoded(self, name: str) -> Any:
+        return decode(*self.plain(name))
 
     def _get(self, name: str) -> Any:
         text = self._fields.get(name)

@@ -9,8 +9,9 @@ import logging
 import os
 from collections.abc import Mapping
 
+from blueque.errors import InvalidInput, PayloadRefused
 from blueque.listener.processor import Processor
-from blueque.model.encoding import count_of
+from blueque.model.encoding import count_of, is_sealed
 from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
 from blueque.spool import checkpoint
@@ -62,7 +63,10 @@ class CheckpointSync:
         parts = self._value(processor.task, mark) | self._directory(has_files)
         if parts:
             self._note({name for name in parts if parts[name] is not None})
-            processor.checkpoint(parts)
+            try:
+                processor.checkpoint(parts)
+            except InvalidInput as error:  # the task must not wait for keys in order to end
+                log.error("checkpoint task=%s stays on this host: %s", processor.task.id, error)
         self._seen = seen
 
     def _value(self, task: Task, mark: Mark | None) -> dict[str, str | None]:
@@ -167,6 +171,14 @@ def _trusted(task: Task, kept: Mapping[str, str]) -> Mapping[str, str]:
     if not kept or kept.get("created") != task.fields.get("created"):
         return {}
     number = kept.get("attempt", "0")
+    if is_sealed(kept.get("value")):
+        from blueque.model.payloads import open_whole  # here: few are encrypted
+
+        try:
+            kept = {**kept, "value": open_whole(kept["value"], task.id, "checkpoint")}
+        except PayloadRefused as error:
+            log.error("checkpoint task=%s: it begins without: %s", task.id, error)
+            return {}
     if not (number.isdecimal() and len(number) < 10) or not checkpoint.is_json(
         kept.get("value", "null")
     ):

@@ -26,6 +26,7 @@ class Choices(NamedTuple):
         queue; see `Reuse.of`.
     statistics_keep: for how many days the numbers of a day are kept.
     replicas: how many have to confirm a change, and within how many seconds.
+    payloads: the variables that say how payloads are stored; see model/payloads.py.
     config: the blueque.toml that was read.
     environ: variables that say some of this and that no task inherits, or that `host` replaces.
     remarks: on what was asked for, for the log.
@@ -40,6 +41,7 @@ class Choices(NamedTuple):
     url_source: str
     max_bytes: int
     statistics_keep: int
+    payloads: dict[str, str]
     config: str | None
     environ: dict[str, str]
     replicas: tuple[int, float]

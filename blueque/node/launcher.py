@@ -7,7 +7,7 @@ import logging
 import os
 from typing import NamedTuple
 
-from blueque.errors import NotOwner, NotRegistered, RedisRefused
+from blueque.errors import NotOwner, NotRegistered, PayloadRefused, RedisRefused
 from blueque.listener.processor import Processor
 from blueque.listener.resources import Claim, environment
 from blueque.model import inputs
@@ -273,7 +273,11 @@ class Launcher:
 
         read = functools.partial(self._context.client.get_inspector().inputs, task.id)
         packed = self._waiting.retry_until_order(lambda: unless_wrong_type(read, leave_out))
-        return inputs.to_json(packed, task.parents or ())
+        try:
+            return inputs.to_json(packed, task.parents or ())
+        except PayloadRefused as error:
+            log.error("inputs task=%s: %s", task.id, error)
+            return None
 
     def _checkpoint_of(self, task: Task) -> dict[str, str] | None:
         """Return what Redis has of where the attempt is to go on; None: it is the first. Raises

@@ -23,6 +23,7 @@ from blueque.system import process
 from blueque.system.dropped_prints import dropping_prints
 from blueque.system.title import Title
 from blueque.task_process import keeper
+from blueque.task_process.import_ahead import import_for_payloads
 
 log = logging.getLogger("blueque")
 
@@ -36,6 +37,8 @@ def run_slot(choices: Choices, orders: keeper.Orders, master: context.Master) ->
     """
     process.set_name(NAME)
     Title().show(f"blueque: slot of {' '.join(choices.queues)}")
+    os.environ.update(choices.payloads)  # for task processes and their programs as well
+    import_for_payloads()
     said = Config(statistics_keep=choices.statistics_keep)
     if choices.replicas[0]:  # for our client, and for those of tasks
         names = ("BLUEQUE_REPLICAS", "BLUEQUE_REPLICAS_TIMEOUT")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from blueque.connection.redis import Redis
@@ -22,6 +23,7 @@ from blueque.errors import (
 from blueque.model.ids import TaskId
 from blueque.producer.keyed_groups import KeyedGroup, open_keyed
 from blueque.producer.packer import Packer, Part, Plan
+from blueque.producer.sealing import store_many
 
 SLOW = 0.05  # seconds to make a batch; a slower iterable is not read while Redis works
 
@@ -51,7 +53,7 @@ class Batches:
 
     def __init__(self, redis: Redis, plan: Plan, iterable: Iterable[Any]) -> None:
         self._redis, self._plan = redis, plan
-        self._packer = Packer(plan, iterable)
+        self._packer = Packer(plan, iterable, partial(store_many, redis, plan.queue))
         self.group, self.has_keys = plan.wait.group, plan.keys is not None
         # The members of the group say which keys have made a task.
         self._keyed: KeyedGroup | None = None

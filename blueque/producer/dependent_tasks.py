@@ -128,7 +128,7 @@ def dependent_batch(
     queue: str, tasks: NewTasks, waits: Sequence[Wait], now: float, options: Fields
 ) -> DependentBatch:
     """Return new tasks in columnar form as a batch. waits: what each of them waits for."""
-    rows = range(len(tasks.ids))
+    rows, options = range(len(tasks.ids)), tasks.options(options)
     new = [_new_task(queue, tasks, number, waits[number], now, options) for number in rows]
     return DependentBatch(new, now)
 
@@ -137,7 +137,11 @@ def _new_task(
     queue: str, tasks: NewTasks, number: int, wait: Wait, now: float, options: Fields
 ) -> NewTask:
     text, is_json = tasks.parameters[number]
-    fields: Options = {"parameters_encoding": "json"} if is_json else {}
+    encoding, context = ("json" if is_json else None, None)
+    if tasks.sealed is not None:
+        encoding, context = tasks.sealed[number]
+    fields: Options = {} if encoding is None else {"parameters_encoding": encoding}
+    fields |= {} if context is None else {"context": context.decode()}
     fields |= {**options, **wait.fields()}
     if tasks.priorities is not None:
         fields.pop("priority", None)

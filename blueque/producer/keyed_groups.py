@@ -15,6 +15,7 @@ from blueque.model.ids import ids_of_group_keys, require_keep
 from blueque.model.new_task import Fields
 from blueque.producer.groups import end_if_over
 from blueque.producer.room import ask_for_room_of
+from blueque.producer.sealing import store_many
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.groups import close_group, fewer
 from blueque.protocol.members import MemberBatch, enqueue_members, most_members
@@ -76,6 +77,8 @@ class KeyedGroup(NamedTuple):
         """
         new = 0
         for some in tasks.parts(self.at_once):
+            some = some._replace(ids=self.ids_of(some.keys or ()))
+            some = store_many(redis, self.queue, some, options)
             made = put_members(redis, self.batch(some, time.time(), options))
             new += sum(made)
             log.info(

@@ -15,6 +15,7 @@ from blueque.model.encoding import FLUSH, encode, quick_encoder, require_due
 from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_keys, random_ids, require_key
 from blueque.model.lines import require_priority
+from blueque.model.new_task import Fields
 from blueque.model.start_time import ANY_TIME, StartTime
 from blueque.model.wait import NOTHING, Wait
 from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
@@ -81,11 +82,14 @@ class Packer:
     position: how many parameters were read.
     """
 
-    def __init__(self, plan: Plan, iterable: Iterable[Any]) -> None:
+    def __init__(
+        self, plan: Plan, iterable: Iterable[Any], store: Callable[[NewTasks, Fields], NewTasks]
+    ) -> None:
+        """store: returns the tasks of a batch as they are stored, see sealing.py."""
         # Its characters or keys would be the parameters.
         if isinstance(iterable, str | bytes | Mapping):
             raise InvalidType(f"not an iterable of parameters: {type(iterable).__name__}")
-        self._plan, self._iterable = plan, iterable
+        self._plan, self._iterable, self._store = plan, iterable, store
         self._encode = quick_encoder(plan.max_bytes)
         self._size = plan.size if plan.keys is None else min(plan.size, MAX_KEYED)
         self._keyed: KeyedGroup | None = None
@@ -130,6 +134,7 @@ class Packer:
             packed = None if its_keys is None else [key.encode() for key in its_keys]
             ids, within = self._ids_of(packed, len(rows)), self._plan.start.within
             new = NewTasks(ids, parameters, priorities, etas, packed, within=within)
+            new = self._store(new, self._plan.options)
             yield from self._parts_of(new, self._waits(afters, len(rows), first), first, is_last)
 
     def _parts_of(

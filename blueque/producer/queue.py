@@ -13,7 +13,7 @@ from typing import Any, Unpack, cast
 from blueque.connection.redis import Redis
 from blueque.errors import IdTaken, InvalidInput
 from blueque.model import labels
-from blueque.model.encoding import decode, encode, require_due, require_timeout
+from blueque.model.encoding import encode, require_due, require_timeout
 from blueque.model.ids import (
     DEFAULT_KEEP,
     TaskId,
@@ -35,11 +35,13 @@ from blueque.model.options import (
     require_retry,
 )
 from blueque.model.retry import Retry
+from blueque.model.task import Task
 from blueque.model.wait import NOTHING, wait_for
 from blueque.producer.bulk import ManyTasks
 from blueque.producer.dependent_tasks import make_one
 from blueque.producer.orders import TaskOrders
 from blueque.producer.room import ask_for_room, only_new_of
+from blueque.producer.sealing import store, store_template
 from blueque.producer.settings import Settings
 from blueque.protocol import reserving, submit
 from blueque.protocol.create import OneTask, create
@@ -131,7 +133,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         """
         require_known("Queue.enqueue", options, EnqueueOptions)
         now = time.time()
-        new = self._new(parameters, options, now)
+        new = store(self._redis, self._new(parameters, options, now))
         if new.conditions or new.group is not None:
             return self._enqueue_after(new)
         return self._create(new, now)
@@ -150,6 +152,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         require_known("Queue.schedule", options, EnqueueOptions)
         now, due = time.time(), require_due(eta)
         new = self._new(parameters, options, now, due if due >= now else None)
+        new = store(self._redis, new)
         if new.conditions or new.group is not None:
             return self._enqueue_after(new if due > now else new._replace(eta=None))
         return self._create(new, now)
@@ -175,16 +178,20 @@ class Queue(ManyTasks, TaskOrders, Settings):
             log.info("enqueue_due task=%s queue=%s", task_id, self.name)
         return moved
 
-    def template(self, parameters: Any, **options: Unpack[TaskOptions]) -> tuple[str, Options]:
-        """Return the text of the parameters and the fields of a task with these options, as `enqueue`
-        writes them.
+    def template(
+        self, parameters: Any, schedule: str = "", **options: Unpack[TaskOptions]
+    ) -> tuple[str, Options]:
+        """Return the text of the parameters and the fields of all tasks of a schedule with these
+        options, as `enqueue` writes them. schedule: its name.
         """
         require_known("Queue.template", options, TaskOptions)
         # no trace: each deployment would change a schedule
         fields = self._fields(options, labels.NO_TRACE)
         text, coded = self._encode(parameters, fields)
         del fields["producer"]  # the caller may have tasks made by another program
-        return text, {**coded, **fields}
+        new = NewTask("", self.name, text, {**coded, **fields}, NOTHING.conditions)
+        new = store_template(self._redis, schedule, new)
+        return new.parameters, dict(new.options)
 
     def new_task(
         self,
@@ -193,13 +200,13 @@ class Queue(ManyTasks, TaskOrders, Settings):
         eta: float | datetime | None = None,
         **options: Unpack[UnnamedOptions],
     ) -> NewTask:
-        """Return a task of this queue that is not in Redis yet. Arguments and errors are those of
-        `enqueue` and `schedule`; the caller cannot choose the id.
+        """Return a task of this queue that is not in Redis yet, as it is stored. Arguments and errors
+        are those of `enqueue` and `schedule`; the caller cannot choose the id.
         """
         require_known("Queue.new_task", options, UnnamedOptions)
         due = None if eta is None else require_due(eta)
         new = self._new(parameters, cast(EnqueueOptions, options), time.time(), due)
-        return new._replace(task=random_id()) if new.is_drawn else new
+        return store(self._redis, new._replace(task=random_id()) if new.is_drawn else new)
 
     def join(self, timeout: float | None = None) -> None:
         """Block until nothing is left to do in this queue: no task is in line, runs, is blocked, or is
@@ -283,8 +290,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
             task = load(self._redis, new.task)
             if task.queue not in (None, self.name):
                 raise IdTaken(new.task, f"in queue {task.queue!r}")
-            ours = {"parameters": new.parameters, **fields}
-            if task.status is not None and _meaning(ours) != _meaning(task.fields):
+            named = {"parameters": new.parameters, "parameters_encoding": "", **fields}
+            ours = Task(new.task, {name: str(value) for name, value in named.items()})
+            if task.status is not None and _meaning(ours) != _meaning(task):
                 raise IdTaken(new.task, "with other parameters")
         return TaskId(new.task, is_new)
 
@@ -300,9 +308,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
         return (ahead.task if ahead is not None else None) or random_id()
 
 
-def _meaning(fields: Mapping[str, Any]) -> tuple[str | None, str]:
-    """Return the encoding and the value of parameters, so that equal ones compare equal however they
-    are written; true is not 1.
+def _meaning(task: Task) -> tuple[bool, str]:
+    """Return whether parameters are JSON, and their value, so that equal ones compare equal however
+    they are written; true is not 1.
     """
-    encoding = fields.get("parameters_encoding")
-    return encoding, json.dumps(decode(fields.get("parameters"), encoding), sort_keys=True)
+    _, encoding = task.plain("parameters")
+    return encoding == "json", json.dumps(task.parameters, sort_keys=True)

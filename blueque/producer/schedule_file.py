@@ -138,7 +138,7 @@ def _counted(done: Sequence[tuple[str, str]]) -> str:
 def _change(
     path: str, name: str, definition: Definition, record: Mapping[str, str], now: float
 ) -> Change:
-    wanted = definition.fields()
+    wanted = definition.as_stored(name, record).fields()
     if not record:
         if definition.rule.next_after(now) is None:
             error = InvalidInput("until: it is past, and nothing would come of a new schedule")

@@ -95,7 +95,7 @@ def define(
         raise TypeError(f"a schedule has no option {unknown[0]!r}")
     rule = read_rule(cron=cron, every=every, timezone=timezone, start=start, until=until)
     policies = read_policies(overlap=overlap, catch_up=catch_up, window=window, jitter=jitter)
-    text, fields = queue.template(parameters, **options)
+    text, fields = queue.template(parameters, name, **options)
     try:
         fields["keep"] = require_keep(keep)
     except InvalidInput as error:

@@ -24,6 +24,7 @@ from blueque.model.conditions import OK, count_named, require_few
 from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.model.new_task import NewTask
 from blueque.model.parts import in_parts
+from blueque.producer.sealing import store
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE
 from blueque.protocol.graphs import (
     MOST_BYTES,
@@ -56,7 +57,9 @@ class WorkflowWriter:
         gated = [self._gated(new) for new in tasks]
         named = dict.fromkeys(name for new in tasks for name in new.conditions)
         self._outer = [name for name in named if name not in self._own]
-        self._graph = Graph(group, keep, digest(gated), gated)
+        # What is encrypted differs each time, so the digest is that of the plain tasks.
+        stored = [store(redis, new) for new in gated]
+        self._graph = Graph(group, keep, digest(gated), stored)
         require_sound(self._graph)
         for new in gated:
             _require_room(new)

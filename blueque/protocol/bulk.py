@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Command, pack
 from blueque.model import keys
-from blueque.model.lines import line_of
+from blueque.model.lines import line_of, with_key
 from blueque.model.new_task import Fields
 from blueque.protocol.create import new_fields
 from blueque.protocol.fields import enter_tags, list_lines
 from blueque.protocol.packing import HOLE, fixed, pack_with, template
+
+if TYPE_CHECKING:
+    from blueque.model.payloads import Sealer
 
 MAX_KEYED = 200  # the time of WATCH grows with the square of the keys
 MAX_BYTES = 4 * 2**20  # of parameters in one transaction: Redis serves nothing else meanwhile
@@ -33,6 +36,7 @@ class NewTasks(NamedTuple):
     mark: random, one for each batch with keys; in a group there is none.
     within: in how many seconds each has to start, from its eta or from now; None: the options say
         it.
+    sealed: of each, the encoding of its parameters and its own context; None: they are plain.
     """
 
     ids: Sequence[bytes]
@@ -43,6 +47,7 @@ class NewTasks(NamedTuple):
     keep: int = 0
     mark: str = ""
     within: float | None = None
+    sealed: Sequence[tuple[str | None, bytes | None]] | None = None
 
     def start_before(self, now: float, eta: float | None) -> float | None:
         """Return until when a task may start that is made now; None: the options say it."""
@@ -78,17 +83,47 @@ class NewTasks(NamedTuple):
         etas = [float(eta) if eta is not None and eta >= now else None for eta in self.etas]
         return self._replace(etas=etas if any(eta is not None for eta in etas) else None)
 
+    def sealed_by(self, sealer: Sealer, options: Fields) -> NewTasks:
+        """Return the tasks with their parameters and their context as the sealer stores them. options:
+        the fields that all have.
+        """
+        parameters: list[tuple[bytes, bool]] = []
+        sealed: list[tuple[str | None, bytes | None]] = []
+        context = options.get("context")
+        for task, (text, is_json) in zip(self.ids, self.parameters, strict=True):
+            owner, coding = task.decode(), "json" if is_json else None
+            octets, encoding = sealer.seal_octets(text, coding, owner, "parameters")
+            own = None
+            if context is not None:
+                own = sealer.seal_whole(str(context), owner, "context").encode()
+            parameters.append((octets, is_json))
+            sealed.append((encoding, own))
+        return self._replace(parameters=parameters, sealed=sealed)
+
+    def options(self, given: Fields) -> Fields:
+        """Return the fields that all of them have. given: those of plain tasks."""
+        if not self.sealed:
+            return given
+        shared = {name: value for name, value in given.items() if name != "context"}
+        return with_key(shared, self.sealed[0][0])
+
     def _columns(self, choose: Callable[[Sequence[Any]], Sequence[Any]]) -> NewTasks:
         columns = (self.ids, self.parameters, self.priorities, self.etas, self.keys)
-        return NewTasks(*[column and choose(column) for column in columns], *self[len(columns) :])  # type: ignore[arg-type]
+        chosen = [column and choose(column) for column in columns]
+        new = NewTasks(*chosen, *self[len(columns) :])  # type: ignore[arg-type]
+        return new if self.sealed is None else new._replace(sealed=choose(self.sealed))
 
 
 class _Kind(NamedTuple):
-    """Tasks whose HSET has the same template. priority: None: that of the options."""
+    """Tasks whose HSET has the same template.
 
-    is_json: bool
+    encoding: of the parameters. priority: None: that of the options. has_context: of its own.
+    """
+
+    encoding: str | None
     is_later: bool = False
     priority: int | None = None
+    has_context: bool = False
 
 
 class Batch:
@@ -98,6 +133,7 @@ class Batch:
 
     def __init__(self, queue: str, tasks: NewTasks, now: float, options: Fields) -> None:
         self.queue, self.tasks = queue, tasks
+        options = tasks.options(options)
         self._now = str(now)
         self._needs = str(options.get("needs", ""))
         self._priority = int(options.get("priority", 0))
@@ -184,12 +220,15 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Fields) -> list[byt
 
     Tasks that differ in few values share a template: 0.5 us a task, and 2.4 if each HSET is packed.
     """
-    templates: dict[tuple[bool, bool, int | None], bytes] = {}
+    templates: dict[tuple[str | None, bool, int | None, bool], bytes] = {}
     width, packed = len(tasks.ids[0]), list[bytes]()
-    columns = (tasks.keys, tasks.etas, tasks.priorities)
+    columns = (tasks.sealed, tasks.keys, tasks.etas, tasks.priorities)
     each = zip(tasks.ids, tasks.parameters, *[one or repeat(None) for one in columns], strict=False)
-    for task, (text, is_json), key, eta, priority in each:
+    for task, (text, is_json), sealed, key, eta, priority in each:
         values: list[bytes | int] = [task, len(text), text]
+        encoding, context = ("json" if is_json else None, None) if sealed is None else sealed
+        if context is not None:
+            values += [len(context), context]
         if key is not None:
             values += [len(key), key]
         if eta is not None:
@@ -198,7 +237,7 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Fields) -> list[byt
             if tasks.within is not None:
                 before = str(tasks.start_before(now, eta)).encode()
                 values += [len(before), before]
-        kind = (is_json, eta is not None, priority)
+        kind = (encoding, eta is not None, priority, context is not None)
         template = templates.get(kind)
         if template is None:
             template = _template(queue, tasks, now, options, width, _Kind(*kind))
@@ -210,13 +249,17 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Fields) -> list[byt
 def _template(
     queue: str, tasks: NewTasks, now: float, options: Fields, width: int, kind: _Kind
 ) -> bytes:
-    """Return the HSET with places for the id, and for length and text of the parameters, the key
-    and the eta.
+    """Return the HSET with places for the id, and for length and text of the parameters, the
+    context, the key and the eta.
 
     kind: see _Kind.
     """
-    is_json, is_later, priority = kind
-    fields_given: dict[str, str | int | float] = {"parameters_encoding": "json"} if is_json else {}
+    encoding, is_later, priority, has_context = kind
+    fields_given: dict[str, str | int | float] = {}
+    if encoding is not None:
+        fields_given["parameters_encoding"] = encoding
+    if has_context:
+        fields_given["context"] = HOLE
     fields_given |= options
     if priority is not None:
         fields_given.pop("priority", None)

@@ -149,6 +149,8 @@ def _entries(number: int, lines: Sequence[Line], printed: str | float | None) ->
     for line in lines:
         place = ("attempt", number, "line", line.number, "at", line.at)
         words: Command = (*place, "stream", line.stream, "text", line.text)
+        if line.encoding is not None:
+            words = (*words, "encoding", line.encoding)
         if line.stream != OURS:
             printed = line.at
         elif printed is not None:

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from blueque.connection.redis import Command, Look, Redis, as_hash
-from blueque.errors import NotRegistered
+from blueque.errors import NotRegistered, PayloadRefused
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import DIGITS, count_of, time_or
 from blueque.model.lines import line_of
 from blueque.model.retry import Retry
 from blueque.model.states import HELD, LOST
+from blueque.model.task import Task
 from blueque.protocol.ends import End, ending
 from blueque.protocol.events import Event, after, count, record_event
 from blueque.protocol.fields import IDENTITY, OUTCOME, Facts, TaskFields, enter_tags, flat
@@ -264,7 +265,7 @@ def reassert(
         fields = as_hash(reply)
         if fields.get("status") == "started" and fields.get("token") == ours["token"]:
             return Answer(fields)
-        if not _may_be_reasserted(fields, ours, since == instance):
+        if not _may_be_reasserted(task, fields, ours, since == instance):
             return Answer(None)
         written = {**ours, "status": "started", "node": node, "updated": str(now)}
         if "events" in fields:  # the number in Redis is right
@@ -322,7 +323,7 @@ def _reassert_look(
 
 
 def _may_be_reasserted(
-    fields: Mapping[str, str], ours: Mapping[str, str], is_lasting: bool
+    task: str, fields: Mapping[str, str], ours: Mapping[str, str], is_lasting: bool
 ) -> bool:
     """Tell whether the task in Redis is gone, or is an earlier state of our task, or was made again.
 
@@ -340,9 +341,17 @@ def _may_be_reasserted(
         return False
     # Its key or its schedule may have created it anew. If the attempt cannot have been declared lost,
     # the task was not deleted before, but lost with the attempt: unless a person deleted it.
-    names = ("parameters", "parameters_encoding")
-    is_alike = all(fields.get(name) == ours.get(name) for name in names)
-    return (is_lasting and is_alike) or fields.get("created") == ours.get("created")
+    if fields.get("created") == ours.get("created"):
+        return True
+    try:
+        return is_lasting and _plain(task, fields) == _plain(task, ours)
+    except PayloadRefused:
+        return False
+
+
+def _plain(task: str, fields: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return the parameters as they were given: each encryption of them is another one."""
+    return Task(task, fields).plain("parameters")
 
 
 def _registration_and_task(queue: str, node: str, task: str) -> Look[list[str | None], list[str]]:

@@ -64,7 +64,7 @@ class Define(NamedTuple):
     def of(
         self, name: str, found: Mapping[str, str], now: float, by: str, may_be_done: bool
     ) -> _Written | bool:
-        defined, is_new = self.definition.fields(), not found
+        defined, is_new = self.definition.as_stored(name, found).fields(), not found
         digest = digest_of(defined)
         if found:
             if self.only_new and not (may_be_done and found.get("digest") == digest):

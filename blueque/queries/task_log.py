@@ -4,11 +4,12 @@ attempts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
+from blueque.model.encoding import is_sealed
 from blueque.model.log_line import OURS
 from blueque.queries.steps import of_each, read
 
@@ -25,6 +26,7 @@ class LogLine(NamedTuple):
         Unix seconds.
     stream: stdout, stderr, or blueque, for a line of Blueque about the end or the place of an
         attempt.
+    text: [encrypted: k1.0a1b2c3d] if this process does not have the key.
     """
 
     task: str
@@ -113,6 +115,14 @@ def _printed_at(entries: Sequence[Any], attempt: int | None) -> float | None:
         return None
 
 
+def _text(task: str, fields: Mapping[str, str]) -> str:
+    if not is_sealed(fields.get("encoding")):
+        return fields["text"]
+    from blueque.model.payloads import shown_line  # here: few are encrypted
+
+    return shown_line(task, fields["text"], fields["encoding"])
+
+
 def _lines(task: str, entries: Sequence[Any]) -> list[LogLine]:
     lines = []
     for _, words in entries:
@@ -125,7 +135,7 @@ def _lines(task: str, entries: Sequence[Any]) -> list[LogLine]:
                     int(fields["line"]),
                     float(fields["at"]),
                     fields["stream"],
-                    fields["text"],
+                    _text(task, fields),
                 )
             )
         except (KeyError, ValueError):  # written by another program

@@ -111,7 +111,9 @@ def _texts(redis: Redis, wanted: Sequence[tuple[str, str]]) -> list[tuple[str, d
     room, small, found = MOST_AT_ONCE, [], []
     for (task, name), length in zip(wanted, sizes, strict=True):
         if length > min(MOST_EACH, room):
-            found.append((task, {name: f"({size(length)})"}))
+            # This is not what the encoding in the task is about.
+            coded = {_ENCODINGS[name]: ""} if name in _ENCODINGS else {}
+            found.append((task, {name: f"({size(length)})", **coded}))
         elif length:
             room -= length
             small.append((task, name, _ENCODINGS.get(name, name)))

@@ -65,6 +65,7 @@ class Checker:
             MappingProxyType(fanouts),
             MappingProxyType(own["web"]),
             MappingProxyType(own["redis"]),
+            MappingProxyType(own["payloads"]),
             MappingProxyType(dict(values)),
         )
 

@@ -36,6 +36,7 @@ class Config(NamedTuple):
     retention: of queues whose own table says nothing of the status.
     statistics_keep: for how many days the numbers of a day are kept.
     redact: patterns of names whose values are not shown in parameters.
+    payloads: how parameters, results and the like are stored.
     schedules: the recurring tasks, by name; `blueque schedule apply` brings them to Redis.
     aliases: the names of queues, by their second names, which are not in Redis.
     fanouts: the queues that each get a task, by the name of the fan-out.
@@ -56,6 +57,7 @@ class Config(NamedTuple):
     fanouts: Mapping[str, tuple[str, ...]] = _EMPTY
     web: Mapping[str, Any] = _EMPTY
     redis: Mapping[str, Any] = _EMPTY
+    payloads: Mapping[str, Any] = _EMPTY
     document: Mapping[str, Any] = _EMPTY
 
     def queue(self, name: str) -> Mapping[str, Any]:

@@ -22,6 +22,10 @@ _HEADS = {
     "retention": ("[retention]", "How long finished tasks stay in Redis."),
     "statistics": ("[statistics]", "The numbers of blueque stats."),
     "show": ("[show]", "What commands and the page show."),
+    "payloads": (
+        "[payloads]",
+        "How parameters, results, checkpoints, contexts and logs are stored.",
+    ),
     "scheduler": ("[scheduler]", "For each blueque-scheduler."),
     "schedules": (
         "[schedules.nightly]",

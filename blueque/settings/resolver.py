@@ -195,6 +195,7 @@ class Sources:
             "show": _said(redact=config.redact or None),
             "scheduler": config.scheduler,
             "web": config.web,
+            "payloads": config.payloads,
         }[table]
         path = shown_path((table,) if queue is None else (table, queue))
         place = f"{config.path} [{path}]" if table else config.path

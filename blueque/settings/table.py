@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from blueque.model import units
 from blueque.settings import values
-from blueque.settings.kinds import DAYS, SIZE, Kind, texts, whole, write_duration
+from blueque.settings.kinds import DAYS, SIZE, TEXT, Kind, texts, whole, write_duration
 from blueque.settings.of_programs import LISTENER, SCHEDULER, WEB
 from blueque.settings.of_schedules import SCHEDULE
 from blueque.settings.of_tasks import QUEUE, RETENTION
@@ -60,6 +60,30 @@ _REDACT = Setting(
     default=(),
     example=["*_url", "iban"],
 )
+PAYLOADS = (
+    Setting(
+        "compress_from",
+        SIZE,
+        "Compress parameters, results and the like from this size on, if that makes them smaller.",
+        default_text="never",
+        example="1KiB",
+    ),
+    Setting(
+        "keys",
+        TEXT._replace(metavar="FILE"),
+        "Encrypt parameters, results and the like with the first key of this file.",
+        default_text="they are not encrypted",
+        example="/etc/blueque/payload.keys",
+    ),
+    Setting(
+        "queues",
+        texts("PATTERN"),
+        "Only those of these queues.",
+        default=(),
+        default_text="all queues",
+        example=["payroll", "hr.*"],
+    ),
+)
 # The settings of each table of blueque.toml, in the order in which people read them.
 TABLES: Mapping[str, tuple[Setting, ...]] = MappingProxyType(
     {
@@ -70,6 +94,7 @@ TABLES: Mapping[str, tuple[Setting, ...]] = MappingProxyType(
         "retention": tuple(RETENTION.values()),
         "statistics": (_DAYS_KEPT,),
         "show": (_REDACT,),
+        "payloads": PAYLOADS,
         "scheduler": SCHEDULER,
         "schedules": SCHEDULE,
         "aliases": (),
@@ -85,6 +110,7 @@ VARIABLES = {
     "listener": "BLUEQUE_",
     "scheduler": "BLUEQUE_",
     "statistics": "BLUEQUE_STATISTICS_",
+    "payloads": "BLUEQUE_PAYLOADS_",
 }
 
 

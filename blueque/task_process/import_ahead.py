@@ -14,6 +14,8 @@ import functools
 import sys
 from contextlib import suppress
 
+from blueque.model.client_settings import payloads_of
+
 
 def import_for_daemon(redis_url: str) -> None:
     """Import what a scheduler, or a listener with its master and task processes, may need later.
@@ -37,6 +39,7 @@ def import_for_daemon(redis_url: str) -> None:
     import psutil
 
     import blueque.connection.sentinel
+    import blueque.model.payloads
     import blueque.producer.bulk
     import blueque.spool.refused_value
     from blueque.connection.addresses import address_of
@@ -58,6 +61,15 @@ def import_for_handler() -> None:
     if not sys.modules.keys().isdisjoint(("blueque.client", "blueque.model.new")):
         with suppress(ImportError):
             _import_for_client()
+
+
+def import_for_payloads() -> None:
+    """Import what encrypts payloads, if they are to be: 20 ms."""
+    if payloads_of({}) is not None:
+        import blueque.model.payloads
+
+        with suppress(ImportError):
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 
 def import_for_coroutines() -> None:

@@ -40,7 +40,7 @@ from blueque.system import process, signals, unix_sockets
 from blueque.system.dropped_prints import dropping_prints
 from blueque.task_process import handlers, main, package_copy, process_end, stack_dump
 from blueque.task_process.handlers import Handler, Work, place_of
-from blueque.task_process.import_ahead import import_for_handler
+from blueque.task_process.import_ahead import import_for_handler, import_for_payloads
 from blueque.task_process.job import Job
 from blueque.task_process.main import RECORDED, WAITS
 from blueque.task_process.rehearsal import rehearse
@@ -271,6 +271,7 @@ class _Interpreter:
         process_end.disown()
         signals.discard((*main.SIGNALS, signal.SIGHUP))
         main.settle(self._job.max_bytes)
+        import_for_payloads()
         self._modules = set(sys.modules)
         self._work = {queue: self._get_work(name) for queue, name in self._job.handlers.items()}
         self._has_handlers = any(self._work.values())

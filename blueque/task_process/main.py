@@ -14,6 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from blueque.errors import BluequeError, PayloadRefused
+from blueque.model.client_settings import payloads_of
+from blueque.model.encoding import is_sealed
+from blueque.model.outcomes import HandBack
 from blueque.spool.attempt import CWD, Attempt
 from blueque.spool.outcome_record import CANNOT_WRITE, Record, record_of
 from blueque.spool.task_spool import TaskSpool
@@ -163,6 +167,7 @@ def _get_ready(
     try:
         output.send_to(attempt)
         task_id, fields = assignment.task or attempt.read_task()
+        fields = _opened(task_id, fields)
         fields["status"], fields["pid"] = "started", str(os.getpid())
         path = attempt.path
         task = RunningTask(task_id, fields, path, assignment.resources, max_bytes)
@@ -173,9 +178,33 @@ def _get_ready(
         for name, value in variables.items():
             environ[name] = value
         attempt.open_exit()
+    except PayloadRefused as error:
+        # Another listener has the key; ours takes no such task as long as it cannot read its file.
+        return error if error.is_damaged else HandBack(str(error))
     except BaseException as error:
         return error
     return task
+
+
+def _opened(task_id: str, fields: dict[str, str]) -> dict[str, str]:
+    """Return the fields of a task with plain parameters and a plain context. Raises PayloadRefused."""
+    if not is_sealed(fields.get("parameters_encoding")) and not is_sealed(fields.get("context")):
+        return fields
+    from blueque.model.payloads import opened  # here: few are encrypted
+
+    return opened(task_id, fields)
+
+
+def _as_stored(task: RunningTask, encoding: str | None, record: Record) -> Record:
+    """Return an exit record as Redis is to have it. encoding: of the parameters in Redis."""
+    payloads = payloads_of({})
+    if payloads is None:
+        return record
+    try:
+        return payloads.record(task.id, task.queue or "", encoding, record)
+    except (BluequeError, OSError) as error:
+        sentence = f"the result cannot be encrypted: {error}"
+        return {**record, "status": "failed", "error": sentence, "error_type": "result"}
 
 
 def _run(
@@ -209,7 +238,8 @@ def _run(
         record = work.run(task, attempt)
     except BaseException as error:  # SystemExit and KeyboardInterrupt end a task too
         record = record_of(
-            error, is_asked_to_stop=isinstance(task, RunningTask) and task.should_stop
+            error,
+            isinstance(task, HandBack) or (isinstance(task, RunningTask) and task.should_stop),
         )
         may_rest = isinstance(error, Exception | SystemExit) and not isinstance(error, MemoryError)
     if os.getpid() != pid:  # a child that the task forked has returned here
@@ -227,7 +257,13 @@ def _run(
     if setting is not None:
         setting.threads = left.threads
     record["finished"] = time.time()
-    if not _write_exit(attempt, record):
+    stored = record
+    if isinstance(task, RunningTask):
+        encoding = (
+            None if assignment.task is None else assignment.task[1].get("parameters_encoding")
+        )
+        stored = _as_stored(task, encoding, record)
+    if not _write_exit(attempt, stored):
         return 1, False, is_plain
     say(RECORDED)
     if work is not None and work.after is not None and isinstance(task, RunningTask):

@@ -17,6 +17,7 @@ from blueque.model.ids import TaskId
 from blueque.model.new import New, TransactionBudget
 from blueque.model.new_task import NewTask
 from blueque.model.task import Task
+from blueque.producer.sealing import store
 from blueque.protocol import spawning
 from blueque.protocol.spawning import SPAWNED_AT_ONCE
 
@@ -51,7 +52,7 @@ class Spawner(NamedTuple):
         for new in tasks:
             if not isinstance(new, New):
                 raise InvalidType(f"a new task is a blueque.New, not {type(new).__name__}")
-            yield new.record(self.attempt.task)
+            yield store(self.redis, new.record(self.attempt.task))
 
 
 def _chunks(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:

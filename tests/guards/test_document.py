@@ -1402,8 +1402,10 @@ def log(
     is_head: bool = False,
     is_over: bool = False,
     stream: str = "stdout",
+    encoding: str | None = None,
 ) -> Given:
-    lines = [Line(number, 9.25, stream, LOG["TEXT"][number - 1], is_head) for number in numbers]
+    texts = LOG["TEXT"]
+    lines = [Line(number, 9.25, stream, texts[number - 1], is_head, encoding) for number in numbers]
     return lambda redis: protocol.log(redis, AttemptRef(Q, "t1", T, NODE), attempt, lines, is_over)
 
 
@@ -1592,6 +1594,7 @@ LOG = {
     "AT": 9.25,
     "STREAM": "stdout",
     "TEXT": ["one", 'two "2"'],
+    "ENCODED": [],
     "PRINTED": [],
 }
 LATER = {**END, "STATUS": "scheduled", "TIME": ["eta", 20.5], "ETA": 20.5, "GONE": group("Owner")}
@@ -2969,6 +2972,14 @@ SAMPLES = [
             TEXT=LOG["TEXT"][1:],
             STREAM="blueque",
             PRINTED=["printed", 9.25],
+        ),
+        case(
+            "compressed",
+            given(registered(), started("t1"), log(1)),
+            call=log(2, encoding="zlib"),
+            NUMBER=[2],
+            TEXT=LOG["TEXT"][1:],
+            ENCODED=["encoding", "zlib"],
         ),
         case(
             "not printed by the task, nor what is there",

@@ -466,6 +466,18 @@ LAZY = {
     "connection.addresses": "few have Sentinels; import_ahead reads the address of a program that runs for long",
     "connection.opening": "few have TLS; as for the address",
     "settings": "most programs that make a Client read no file; as for client",
+    **dict.fromkeys(
+        (
+            "model.client_settings",
+            "model.inputs",
+            "model.schedule",
+            "model.task",
+            "node.checkpoint_sync",
+            "queries.task_log",
+            "task_process.main",
+        ),
+        "few payloads are compressed or encrypted; as for the address",
+    ),
     "client": "a verb of the command line needs little of it; import_ahead imports the rest where programs run for long",
     "task_process.import_ahead": "that is what it is for",
     "producer.queue": "few wait for a whole queue; as for client",

@@ -279,7 +279,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
     [
         (
             "a = 1",
-            "a: unknown key; the keys are redis_url, max_bytes, redis, listener, queues, retention, statistics, show, "
+            "a: unknown key; the keys are redis_url, max_bytes, redis, listener, queues, retention, statistics, show, payloads, "
             "scheduler, schedules, aliases, fanouts, web",
         ),
         ("\n\n[listner]", "listner: unknown key; did you mean listener?"),

@@ -1,0 +1,186 @@
+"""The keys of payloads: files of them, and AES-256-GCM with one.
+
+A file has lines `ID BASE64`, the BASE64 of 32 random bytes. The first key encrypts, all decrypt. Lines
+that are empty or begin with # do not count.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import hmac
+import logging
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from blueque.errors import InvalidInput, NotInstalled
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+log = logging.getLogger("blueque")
+
+VARIABLE = "BLUEQUE_PAYLOADS_KEYS"
+NONCE = 12  # bytes; GCM has no other size that is as safe
+_OCTETS = 32  # of AES-256
+_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
+_MOST = 1 << 20  # bytes of a file
+
+
+class PayloadKey(NamedTuple):
+    """A key. name: `[id].[fingerprint]`: two keys with one id are two keys."""
+
+    name: str
+    octets: bytes
+
+    @classmethod
+    def of(cls, id_: str, octets: bytes) -> PayloadKey:
+        digest = hmac.new(octets, b"payload key", hashlib.sha256)
+        return cls(f"{id_}.{digest.hexdigest()[:8]}", octets)
+
+    def __repr__(self) -> str:  # an error or a log may show it
+        return f"<PayloadKey {self.name}>"
+
+    def encrypt(self, octets: bytes, bound: bytes) -> bytes:
+        """Return nonce, ciphertext and tag. bound: the associated data. Raises NotInstalled."""
+        nonce = os.urandom(NONCE)
+        return nonce + _cipher(self.octets).encrypt(nonce, octets, bound)
+
+    def decrypt(self, octets: bytes, bound: bytes) -> bytes:
+        """Return what was encrypted. Raises ValueError: it is something else; NotInstalled."""
+        cipher = _cipher(self.octets)
+        from cryptography.exceptions import InvalidTag  # here: an extra
+
+        try:
+            return cipher.decrypt(octets[:NONCE], octets[NONCE:], bound)
+        except InvalidTag:
+            raise ValueError("it does not fit the key") from None
+
+
+class KeyFile:
+    """A file of keys, which is read anew when it has changed."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._keys: dict[str, PayloadKey] = {}
+        self._seen: tuple[int, ...] | None = None
+        self._refusal: str | None = None  # why the file cannot be read as it is now
+
+    def first(self) -> PayloadKey:
+        """Return the key that encrypts: while the file is being replaced, that of before. Raises
+        InvalidInput.
+        """
+        return next(iter((self.known() or self.read()).values()))
+
+    def read(self) -> dict[str, PayloadKey]:
+        """Return the keys by their names, in order. Raises InvalidInput: the file cannot be read."""
+        self._look()
+        if self._refusal is not None:
+            raise InvalidInput(self._refusal)
+        return self._keys
+
+    def known(self) -> dict[str, PayloadKey]:
+        """Return the keys as they could last be read; none if they never could."""
+        self._look()
+        return self._keys
+
+    def _look(self) -> None:
+        try:
+            status = os.stat(self.path)
+        except (OSError, ValueError) as error:  # ValueError: no path
+            reason = getattr(error, "strerror", None) or error
+            self._refuse(f"the payload keys {self.path!r} cannot be read: {reason}")
+            self._seen = None
+            return
+        seen = (status.st_mtime_ns, status.st_ino, status.st_size, status.st_mode, status.st_uid)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._keys = _read(self.path)
+        except InvalidInput as error:
+            self._refuse(str(error))
+        else:
+            self._refusal = None
+
+    def _refuse(self, why: str) -> None:
+        if self._keys and why != self._refusal:
+            log.warning("%s; a listener takes no encrypted tasks", why)
+        self._refusal = why
+
+
+_files: dict[str, KeyFile] = {}  # of this process, by path
+
+
+def file_at(path: str) -> KeyFile:
+    """Return the file of this path; a process has one of each."""
+    return _files.setdefault(path, KeyFile(path))
+
+
+def find(name: str) -> PayloadKey | None:
+    """Return the key with this name from the files of this process; None: none has it.
+
+    A name says what the key is, so it does not matter from which file it comes.
+    """
+    if path := os.environ.get(VARIABLE):
+        file_at(path)
+    return next((keys[name] for file in _files.values() if name in (keys := file.known())), None)
+
+
+def _read(path: str) -> dict[str, PayloadKey]:
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if mode & 0o077:
+                raise InvalidInput(
+                    f"the payload keys {path!r} can be read by others (mode {mode & 0o777:04o}): chmod 600 {path}"
+                )
+            lines = file.read(_MOST).decode("ascii").splitlines()
+    except OSError as error:
+        reason = error.strerror
+        raise InvalidInput(f"the payload keys {path!r} cannot be read: {reason}") from error
+    except UnicodeDecodeError:
+        raise InvalidInput(f"the payload keys {path!r} are not lines of ASCII") from None
+    keys: dict[str, PayloadKey] = {}
+    ids = set[str]()
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        key = _parse(line.split(), f"{path}, line {number}")
+        id_ = key.name.partition(".")[0]
+        if id_ in ids:
+            raise InvalidInput(f"{path}, line {number}: a second key has the id {id_!r}")
+        ids.add(id_)
+        keys[key.name] = key
+    if not keys:
+        raise InvalidInput(f"the file of payload keys {path!r} has no key: write a line ID BASE64")
+    return keys
+
+
+def _parse(words: list[str], place: str) -> PayloadKey:
+    """Return the key of a line. Its errors show no part of it."""
+    if len(words) != 2 or not _ID.match(words[0]):
+        raise InvalidInput(
+            f"{place}: a line is ID BASE64; an ID has 1 to 32 small letters, digits and hyphens"
+        )
+    try:
+        octets = base64.b64decode(words[1], validate=True)
+    except ValueError:
+        octets = b""
+    if len(octets) != _OCTETS:
+        raise InvalidInput(
+            f"{place}: key {words[0]!r} is not the base64 of {_OCTETS} bytes: openssl rand -base64 {_OCTETS}"
+        )
+    return PayloadKey.of(words[0], octets)
+
+
+@functools.lru_cache(100)
+def _cipher(octets: bytes) -> AESGCM:
+    try:
+        # here: an extra, 20 ms
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise NotInstalled("encrypting payloads", "cryptography", "crypto") from error
+    return AESGCM(octets)

@@ -1,0 +1,340 @@
+"""Payloads: parameters, results, checkpoints, contexts and log lines on their way into Redis and out.
+
+A `Sealer` compresses and encrypts them; `open_field` and the other functions undo that. No other
+module does either. docs/protocol.md, "Encodings", says what the text is then.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import time
+import zlib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from blueque.errors import InvalidInput, PayloadRefused
+from blueque.model import payload_keys
+from blueque.model.encoding import is_sealed
+from blueque.model.lines import with_key
+from blueque.model.new_task import NewTask
+from blueque.model.payload_keys import PayloadKey
+from blueque.model.units import parse_size
+
+log = logging.getLogger("blueque")
+
+MOST = 256 << 20  # bytes of a text that is compressed: a stranger may have written what we expand
+ASK_AGAIN = 10.0  # seconds after which a queue without listeners of 1.0.0 is asked again
+
+VARIABLE = "BLUEQUE_PAYLOADS_"
+
+
+class Sealer(NamedTuple):
+    """How one payload, or some, are stored.
+
+    compress_from: the bytes from which on they are compressed, if that makes them smaller; None: they
+        are not.
+    key: with which they are encrypted; None: they are not.
+    """
+
+    compress_from: int | None
+    key: PayloadKey | None
+
+    def seal(
+        self, text: str, encoding: str | None, owner: str, field: str
+    ) -> tuple[str, str | None]:
+        """Return a payload as it is stored, in ASCII, and its encoding; as it is if that is shorter.
+
+        owner: the id of its task, or `schedule NAME`. field: what it is of it. It can be opened as that
+        field of that owner only.
+        """
+        octets = text.encode("utf-8", "surrogateescape")
+        sealed, coding = self.seal_octets(octets, encoding, owner, field)
+        return (text if sealed is octets else sealed.decode()), coding
+
+    def seal_octets(
+        self, octets: bytes, encoding: str | None, owner: str, field: str
+    ) -> tuple[bytes, str | None]:
+        """Do the same with a text in UTF-8."""
+        words, sealed = ([] if encoding is None else [encoding]), octets
+        if self.compress_from is not None and self.compress_from <= len(octets) <= MOST:
+            packed = zlib.compress(octets)
+            # without encryption, only compressed text becomes base64
+            if len(packed) * (3 if self.key is not None else 4) < 3 * len(octets):
+                words, sealed = ["zlib", *words], packed
+        if self.key is not None:
+            coding = ":".join(["aes", self.key.name, *words])
+            sealed = self.key.encrypt(sealed, _bound(owner, field, coding))
+        elif sealed is octets:
+            return octets, encoding
+        else:
+            coding = ":".join(words)
+        return base64.b64encode(sealed), coding
+
+    def seal_whole(self, text: str, owner: str, field: str) -> str:
+        """Return JSON text as it is stored where no other field names the encoding."""
+        sealed, encoding = self.seal(text, "json", owner, field)
+        return text if encoding == "json" else f"{encoding} {sealed}"
+
+    def new_task(self, new: NewTask, owner: str | None = None) -> NewTask:
+        """Return a new task as it is stored. owner: None: the task itself."""
+        owner, options = owner or new.task, dict(new.options)
+        given = options.pop("parameters_encoding", None)
+        text, encoding = self.seal(
+            new.parameters, None if given is None else str(given), owner, "parameters"
+        )
+        if "context" in options:
+            options["context"] = self.seal_whole(str(options["context"]), owner, "context")
+        coded = {} if encoding is None else {"parameters_encoding": encoding}
+        return new._replace(parameters=text, options=with_key({**coded, **options}, encoding))
+
+
+class Payloads:
+    """What `[payloads]` says.
+
+    compress_from: see Sealer. keys: a file, see payload_keys.py. queues: patterns of the names of the
+    queues for which it holds; empty: all.
+    """
+
+    def __init__(
+        self,
+        compress_from: int | None = None,
+        keys: str | None = None,
+        queues: tuple[str, ...] = (),
+    ) -> None:
+        self.file = None if keys is None else payload_keys.file_at(keys)
+        self._compress_from, self._queues = compress_from, queues
+        self._readable_until: dict[str, float] = {}  # queues without listeners of 1.0.0
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Payloads:
+        """Return what the environment says, or else the table of blueque.toml. Raises InvalidInput."""
+        size, keys, queues = (
+            environ.get(f"{VARIABLE}{name}") for name in ("COMPRESS_FROM", "KEYS", "QUEUES")
+        )
+        try:
+            from_size = parse_size(size) if size else said.get("compress_from")
+        except InvalidInput as error:
+            raise InvalidInput(f"{VARIABLE}COMPRESS_FROM: {error}") from error
+        patterns = queues.split() if queues else said.get("queues", ())
+        return cls(from_size, keys or said.get("keys"), tuple(patterns))
+
+    def variables(self, is_checked: bool = False) -> dict[str, str]:
+        """Return the variables by which a process that we start has the same settings.
+
+        is_checked: the keys must be usable: raises InvalidInput, NotInstalled.
+        """
+        if is_checked and self.file is not None:
+            self.file.read()
+            self.file.first().encrypt(b"", b"")
+        found = {}
+        if self._compress_from is not None:
+            found["COMPRESS_FROM"] = str(self._compress_from)
+        if self.file is not None:
+            found["KEYS"] = os.path.abspath(self.file.path)
+        if self._queues:
+            found["QUEUES"] = " ".join(self._queues)
+        return {f"{VARIABLE}{name}": text for name, text in found.items()}
+
+    def sealer(self, queue: str) -> Sealer | None:
+        """Return how payloads of this queue are stored now; None: as they are. Raises InvalidInput: the
+        keys cannot be read.
+        """
+        if not self._covers(queue):
+            return None
+        return Sealer(self._compress_from, None if self.file is None else self.file.first())
+
+    def encrypts(self, queue: str) -> bool:
+        """Tell whether the payloads of this queue are encrypted."""
+        return self.file is not None and self._covers(queue)
+
+    def _covers(self, queue: str) -> bool:
+        return not self._queues or any(fnmatchcase(queue, pattern) for pattern in self._queues)
+
+    def of_schedule(self, name: str, new: NewTask) -> NewTask:
+        """Return what a schedule gives to all its tasks as it is stored. Raises InvalidInput."""
+        sealer = self.sealer(new.queue)
+        # Only a task that needs a key is sure to pass by a listener of 1.0.0 that comes later.
+        if sealer is None or sealer.key is None:
+            return new
+        return sealer.new_task(new, schedule_owner(name))
+
+    def sealer_of(self, queue: str, encoding: str | None) -> Sealer | None:
+        """Return how what a task leaves behind is stored; None: as it is. Raises InvalidInput.
+
+        encoding: of its parameters. What an encrypted task leaves is encrypted.
+        """
+        found = self.sealer(queue)
+        if found is None and (encoding or "").startswith("aes:"):
+            if self.file is None:
+                raise InvalidInput(
+                    "an encrypted task leaves nothing in plain text, and there are no keys"
+                )
+            return Sealer(self._compress_from, self.file.first())
+        return found
+
+    def record(
+        self, task: str, queue: str, encoding: str | None, record: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the exit record of a task as it is stored. Raises InvalidInput.
+
+        encoding: of the parameters of the task.
+        """
+        found = dict(record)
+        if "result" in found:
+            sealer = self.sealer_of(queue, encoding)
+            if sealer is not None and not is_sealed(found.get("result_encoding")):
+                text, coding = found["result"], found.get("result_encoding")
+                sealed = sealer.seal(text, coding, task, "result")
+                found["result"], found["result_encoding"] = sealed
+        if "then" in found:
+            found["then"] = [self.spawned(new) for new in found["then"]]
+        return found
+
+    def spawned(self, new: NewTask) -> NewTask:
+        """Return a task that another makes with its end as it is stored. Raises InvalidInput."""
+        sealer = self.sealer(new.queue)
+        # as for a schedule
+        return new if sealer is None or sealer.key is None else sealer.new_task(new)
+
+    def offered(self) -> frozenset[str]:
+        """Return the names of the keys for which a listener takes tasks: none while the file cannot be
+        read, for the processes of tasks read it, too.
+        """
+        if self.file is None:
+            return frozenset()
+        try:
+            return frozenset(self.file.read())
+        except InvalidInput as error:
+            log.debug("%s", error)  # said once already
+            return frozenset()
+
+    def must_ask(self, queue: str) -> bool:
+        """Tell whether to look for listeners of 1.0.0 in this queue: they take any text as it is."""
+        return self._readable_until.get(queue, 0.0) <= time.monotonic()
+
+    def note_readable(self, queue: str) -> None:
+        """Note that the queue has no listener of 1.0.0."""
+        self._readable_until[queue] = time.monotonic() + ASK_AGAIN
+
+
+def open_text(text: str, encoding: str, owner: str, field: str) -> tuple[str, str | None]:
+    """Return a payload as it was given, and `json` or None: how it is to be read.
+
+    Raises PayloadRefused: this process does not have the key, or somebody has changed the payload.
+    """
+    words = encoding.split(":")
+    key_name = words[1] if words[0] == "aes" and len(words) > 1 else None
+    try:
+        octets = base64.b64decode(text, validate=True)
+        if key_name is not None:
+            key = payload_keys.find(key_name)
+            if key is None:
+                raise PayloadRefused(owner, field, key_name)
+            octets, words = key.decrypt(octets, _bound(owner, field, encoding)), words[2:]
+        if words[:1] == ["zlib"]:
+            octets, words = _expand(octets), words[1:]
+        if words not in ([], ["json"]):
+            raise ValueError(encoding)
+    except (ValueError, zlib.error) as error:
+        raise PayloadRefused(owner, field, key_name, is_damaged=True) from error
+    return octets.decode("utf-8", "surrogateescape"), words[0] if words else None
+
+
+def open_whole(text: str, owner: str, field: str) -> str:
+    """Return a text that says itself how it is encoded, or that is not encoded. Raises PayloadRefused."""
+    if not is_sealed(text):
+        return text
+    encoding, _, sealed = text.partition(" ")
+    return open_text(sealed, encoding, owner, field)[0]
+
+
+def open_field(task: str, fields: Mapping[str, str], field: str) -> tuple[str | None, str | None]:
+    """Return the text of parameters or a result, and `json` or None. Raises PayloadRefused."""
+    text, encoding = fields.get(field), fields.get(f"{field}_encoding")
+    if text is None or encoding is None or not is_sealed(encoding):
+        return text, encoding
+    return open_text(text, encoding, owner_of(task, fields, field), field)
+
+
+def shown_field(task: str, fields: Mapping[str, str], field: str) -> str | None:
+    """Return the text of a field, or what people see in its place."""
+    try:
+        if field == "context":
+            return open_whole(fields[field], owner_of(task, fields, field), field)
+        return open_field(task, fields, field)[0]
+    except PayloadRefused as error:
+        return error.shown
+
+
+def shown_line(task: str, text: str, encoding: str) -> str:
+    """Return a line of a log, or what people see in its place."""
+    try:
+        return open_text(text, encoding, task, "log")[0]
+    except PayloadRefused as error:
+        return error.shown
+
+
+def opened(task: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of a task with its parameters and its context as they were given. Raises
+    PayloadRefused.
+    """
+    found = dict(fields)
+    text, encoding = open_field(task, fields, "parameters")
+    found |= {} if text is None else {"parameters": text}
+    found.pop("parameters_encoding", None)
+    found |= {} if encoding is None else {"parameters_encoding": encoding}
+    if "context" in found:
+        owner = owner_of(task, fields, "context")
+        found["context"] = open_whole(found["context"], owner, "context")
+    return found
+
+
+def same_again(
+    name: str, mine: tuple[str, str | None, Any], stored: tuple[str, str | None, Any]
+) -> bool:
+    """Tell whether what a schedule gives to its tasks is stored already: each encryption of the same
+    text is another one.
+
+    Of each: the text of the parameters, its encoding, the context or None.
+    """
+    if mine[1] != stored[1]:
+        return False
+    owner = schedule_owner(name)
+    texts = []
+    try:
+        for text, encoding, context in (mine, stored):
+            plain = open_text(text, encoding or "", owner, "parameters")
+            texts.append((plain, context and open_whole(str(context), owner, "context")))
+    except PayloadRefused:
+        return False
+    return texts[0] == texts[1]
+
+
+def owner_of(task: str, fields: Mapping[str, str], field: str) -> str:
+    """Return to whom a field of a task belongs: a schedule gives all its tasks the same parameters and
+    the same context, for the scheduler has no keys.
+    """
+    of_schedule = "schedule" in fields and field in ("parameters", "context")
+    return schedule_owner(fields["schedule"]) if of_schedule else task
+
+
+def schedule_owner(name: str) -> str:
+    """Return the owner of what a schedule gives to its tasks. No id of a task has a space."""
+    return f"schedule {name}"
+
+
+def _bound(owner: str, field: str, encoding: str) -> bytes:
+    """Return the associated data: what else has to be the same when a payload is decrypted."""
+    parts = ("blueque", owner, field, encoding)
+    return b"\0".join(part.encode("utf-8", "surrogateescape") for part in parts)
+
+
+def _expand(octets: bytes) -> bytes:
+    expander = zlib.decompressobj()
+    found = expander.decompress(octets, MOST)
+    if not expander.eof or expander.unused_data:
+        raise ValueError("cut, followed by something, or too large")
+    return found

@@ -1,0 +1,62 @@
+"""New tasks as they are stored: compressed or encrypted, if the settings of the client say so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blueque.connection.redis import Redis
+from blueque.errors import InvalidInput
+from blueque.model.encoding import is_sealed
+from blueque.model.new_task import Fields, NewTask
+from blueque.protocol.bulk import NewTasks
+from blueque.queries.listeners import legacy
+from blueque.queries.steps import read
+
+if TYPE_CHECKING:
+    from blueque.model.payloads import Payloads
+
+
+def store(redis: Redis, new: NewTask) -> NewTask:
+    """Return a new task as it is stored. Raises InvalidInput: the keys cannot be read, or a listener of
+    1.0.0 would take the task for plain text.
+    """
+    payloads = redis.settings.payloads
+    sealer = None if payloads is None else payloads.sealer(new.queue)
+    if payloads is None or sealer is None:
+        return new
+    sealed = sealer.new_task(new)
+    if sealed != new:
+        _require_readable(redis, payloads, new.queue)
+    return sealed
+
+
+def store_many(redis: Redis, queue: str, new: NewTasks, options: Fields) -> NewTasks:
+    """Return many new tasks of a queue, whose ids are made, as they are stored. Raises InvalidInput.
+
+    options: the fields that all have.
+    """
+    payloads = redis.settings.payloads
+    sealer = None if payloads is None else payloads.sealer(queue)
+    if payloads is None or sealer is None:
+        return new
+    sealed = new.sealed_by(sealer, options)
+    if any(is_sealed(encoding) for encoding, _ in sealed.sealed or ()):
+        _require_readable(redis, payloads, queue)
+    return sealed
+
+
+def store_template(redis: Redis, schedule: str, new: NewTask) -> NewTask:
+    """Return what a schedule gives to all its tasks as it is stored. Raises InvalidInput."""
+    payloads = redis.settings.payloads
+    return new if payloads is None else payloads.of_schedule(schedule, new)
+
+
+def _require_readable(redis: Redis, payloads: Payloads, queue: str) -> None:
+    if not payloads.must_ask(queue):
+        return
+    if nodes := read(redis, legacy(queue)):
+        raise InvalidInput(
+            f"queue {queue!r} has a listener of 1.0.0, {nodes[0]}, which cannot read compressed or encrypted tasks: stop "
+            "it, or have `queues` in [payloads] leave out the queue"
+        )
+    payloads.note_readable(queue)
