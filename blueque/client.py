@@ -12,7 +12,7 @@ from blueque.connection.address import Address, hide_password
 from blueque.connection.addresses import address_of
 from blueque.connection.opening import connect
 from blueque.connection.redis import Connection, Redis
-from blueque.connection.redis_py import ClientConnection
+from blueque.connection.redis_py import ClientConnection, require_options
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
 from blueque.model.client_settings import ClientSettings, payloads_of
@@ -96,6 +96,8 @@ class Client:
         self._config = config
         self._url = url if url is not None else units.redis_url(otherwise=configured)[0]
         self._address = address_of(self._url) if redis is None else None
+        if self._address is not None and not self._address.is_plain:
+            require_options(self._url, options)
         self._client = redis
         self._options = options
         self.max_bytes = (

@@ -497,10 +497,12 @@ class RedisRefused(BluequeError):
         discarded transaction it is the first word of the reason, if Redis gave one: NOPERM, not
         EXECABORT.
     command: the refused command and its first argument, which usually is a key; "": not known.
+    sentinel: host and port of the Sentinel that has answered; "": it was Redis.
     """
 
     def __init__(self, answer: str) -> None:
         super().__init__(answer)
+        self.sentinel = ""
         self.answer = answer
         reason = answer.partition("because of: ")[2] if answer.startswith("EXECABORT ") else ""
         self.code = (reason or answer).split(" ", 1)[0]
@@ -523,7 +525,8 @@ class RedisRefused(BluequeError):
             return self.answer.partition(" ")[2]
         if self.code in CLUSTER:
             return f"this is a Redis Cluster, where one transaction cannot reach all keys that Blueque needs ({self.answer})"
-        return f"Redis refused{self.command and ' '}{self.command}: {self.answer}"
+        who = f"the Sentinel at {self.sentinel}" if self.sentinel else "Redis"
+        return f"{who} refused{self.command and ' '}{self.command}: {self.answer}"
 
 
 class BatchFailed(BluequeError):

@@ -40,10 +40,13 @@ _ADVICE: dict[type[BluequeError], str] = {
     errors.SnapshotGone: "Try again: it goes on where it was.",
 }
 
+_OF_SENTINEL = (
+    "Correct the Sentinels in the address (usually port 26379), or its sentinel_password."
+)
 # By the first word of the answer of Redis.
 _REFUSALS: dict[str, tuple[int, str]] = {
     "NOAUTH": (FORBIDDEN, "Put the password in: redis://default:PASSWORD@host:port/db"),
-    "WRONGPASS": (FORBIDDEN, "Correct the user or the password in the address."),
+    "WRONGPASS": (FORBIDDEN, "Correct the user or the password in the address, where % is %25."),
     "NOPERM": (FORBIDDEN, "This Redis user lacks a permission: ask for it, or use another user."),
     "DENIED": (FORBIDDEN, "This Redis accepts connections from its own machine only."),
     "READONLY": (FORBIDDEN, "This is a replica: use the address of its primary."),
@@ -60,7 +63,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     ),
     "TLS": (
         CONFIGURATION,
-        "Name files with options of the address: ssl_ca_certs, ssl_certfile, ssl_keyfile.",
+        "Correct the certificate, or the files in the address: ssl_ca_certs, ssl_certfile, ssl_keyfile.",
     ),
     "SENTINEL": (CONFIGURATION, "Correct the name of the service in the address."),
     **dict.fromkeys(
@@ -100,6 +103,7 @@ def explain(error: BluequeError, origin: str) -> Failure:
         return Failure(why.exit_code, str(error), there or why.advice[0])
     if isinstance(error, RedisRefused):
         code, advice = _REFUSALS.get(error.code, (BUG, "Please report this."))
+        advice = _OF_SENTINEL if error.sentinel else advice
         return Failure(code, str(error), advice)
     refusal = error.__cause__
     if type(error) is RedisAway and isinstance(refusal, RedisRefused) and refusal.code in NOT_NOW:
@@ -151,7 +155,7 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
         click.echo(str(error))
         return 0
     if isinstance(error, BluequeError):
-        error = explain(error, _origin(invocation))
+        error = explain(error, _origin(invocation, error))
     if isinstance(error, click.ClickException):
         advice: tuple[str, ...] = getattr(error, "advice", ())
         if isinstance(error, click.UsageError) and error.ctx is not None:
@@ -216,16 +220,26 @@ def _near(error: click.NoSuchOption) -> list[str]:
     return [one for ratio, one in near if ratio >= 0.7]
 
 
-def _origin(invocation: Invocation) -> str:
+def _origin(invocation: Invocation, error: BluequeError) -> str:
     """Say where the address of Redis came from."""
     try:
         url, origin = invocation.address()
     except ConfigRefused:
         url, origin = "", "default"
     if origin != "default":
-        tls = " Does it speak TLS, as rediss:// says?" if url.startswith("rediss:") else ""
-        return f"The address is from {origin}.{tls}"
+        return f"The address is from {origin}.{_of_scheme(url, error)}"
     return "It is the default address. To start a Redis and all else here: blueque dev."
+
+
+def _of_scheme(url: str, error: BluequeError) -> str:
+    """Return a question that the scheme of the address suggests."""
+    scheme = url.partition("://")[0]
+    is_reset = isinstance(error.__cause__, ConnectionResetError)
+    if is_reset and scheme in ("redis", "redis+sentinel"):
+        return f" Does it want TLS? Then write {scheme.replace('redis', 'rediss')}://."
+    if scheme.endswith("+sentinel"):
+        return " During a failover, try again in a few seconds."
+    return " Does it speak TLS, as rediss:// says?" if scheme == "rediss" else ""
 
 
 def _print_lines(*lines: str) -> None:

@@ -19,7 +19,7 @@ _YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False,
 # For a client, Python takes "optional" as "required".
 _REQUIREMENTS = {"required": True, "optional": True, "none": False}
 _T = TypeVar("_T")
-_IN_PASSWORD = "; in a password, write / # ? @ as %2F %23 %3F %40"
+_IN_PASSWORD = "; in a password, write / # ? @ % as %2F %23 %3F %40 %25"
 
 
 class TlsOptions(NamedTuple):
@@ -77,8 +77,8 @@ class Address:
     """The address of Redis: `redis://[user[:password]@]host[:port][/db]`, `rediss://` for TLS, or
     `unix://[user[:password]@]/path[?db=n]`.
 
-    tls: the options of `rediss://`; None: no TLS. is_plain: whether no option is one of redis-py
-        that is not known here.
+    tls: the options of `rediss://`; None: no TLS. unknown: options that may be those of redis-py;
+        is_plain: whether there are none.
     connect_timeout: in seconds.
     """
 
@@ -96,7 +96,8 @@ class Address:
             ) from None
         options = dict(parse_qsl(parts.query))
         known = {"db"} | (_TLS if parts.scheme == "rediss" else set())
-        self.is_plain = parts.scheme in ("redis", "rediss", "unix") and set(options) <= known
+        self.unknown = set(options) - known
+        self.is_plain = not self.unknown
         if parts.scheme not in ("redis", "rediss", "unix"):
             raise InvalidInput(
                 f"{hide_password(url)!r} is not a Redis address: redis://host:port/db, rediss://, unix:// or redis+sentinel://host,host/service"
@@ -154,7 +155,7 @@ class Address:
 
 def hide_password(url: str) -> str:
     """Return the address with its password replaced."""
-    url = re.sub(r"([?&](?:ssl_|sentinel_)?password=)[^&]*", r"\1***", url)
+    url = re.sub(r"([?&][^=&]*pas[^=&]*=)[^&]*", r"\1***", url)  # also where it is misspelled
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     credentials, at, place = rest.rpartition("@")
     if not at:

@@ -72,7 +72,8 @@ class SocketConnection(Exchange):
         try:
             self._socket = self._open(address)
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
-            raise RedisAway(f"no Redis at {address.shown}: {_reason(error)}") from bare(error)
+            where = address.shown.partition("?")[0]  # paths of certificates would hide the reason
+            raise RedisAway(f"no Redis at {where}: {reason_of(error)}") from bare(error)
         self._poll = select.poll()  # not select.select: it refuses descriptors above 1023
         self._poll.register(self._socket, select.POLLIN)
         greeting = address.greeting()
@@ -187,7 +188,7 @@ class SocketConnection(Exchange):
 
     def _lost(self, error: OSError) -> NoReturn:
         self.close()
-        raise RedisAway(f"lost the connection to Redis: {_reason(error)}") from bare(error)
+        raise RedisAway(f"lost the connection to Redis: {reason_of(error)}") from bare(error)
 
 
 def packed(commands: Iterable[Command]) -> bytes:
@@ -199,7 +200,8 @@ def packed(commands: Iterable[Command]) -> bytes:
         return b"".join(map(pack, several))
 
 
-def _reason(error: OSError | UnicodeError) -> str:
+def reason_of(error: BaseException) -> str:
+    """Return what the system said, without the number of the error."""
     if isinstance(error, BlockingIOError):  # of a send: see `Address.connect`
         return "timed out"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from blueque.connection.address import CONNECT_TIMEOUT, REPLY_TIMEOUT
+from blueque.connection.address import CONNECT_TIMEOUT, REPLY_TIMEOUT, hide_password
 from blueque.connection.plain import Exchange
 from blueque.connection.redis import AWAY, Command, Connection, LookAhead, bare, pack, unless_away
 from blueque.errors import InvalidInput, RedisAway, RedisRefused
@@ -32,6 +32,22 @@ _CODES = AWAY | {
     "WRONGPASS",
     "WRONGTYPE",
 }
+
+
+def require_options(url: str, options: Mapping[str, Any]) -> None:
+    """Raises InvalidInput for an option that redis-py does not have, or a value that it refuses."""
+    import redis  # here, not above: most users never need its 125 ms
+
+    try:
+        pool = redis.Redis.from_url(url, **options).connection_pool
+        pool.connection_class(**pool.connection_kwargs)
+    except TypeError as error:  # "... got an unexpected keyword argument 'x'"
+        scheme, name = url.partition(":")[0], str(error).rpartition(" ")[2]
+        raise InvalidInput(f"{name} is no option of a {scheme}:// address") from None
+    except (ValueError, redis.RedisError) as error:
+        raise InvalidInput(
+            f"{hide_password(url)!r} is not an address for redis-py: {error}"
+        ) from None
 
 
 class ClientConnection(Exchange):

@@ -18,8 +18,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from blueque.connection.address import Address, hide_password
 from blueque.connection.opening import connect
-from blueque.connection.redis import Connection, bare, raise_refusal
-from blueque.errors import InvalidInput, RedisAway, RedisRefused
+from blueque.connection.plain import reason_of
+from blueque.connection.redis import Connection, bare
+from blueque.errors import OURS, InvalidInput, RedisAway, RedisRefused
 
 log = logging.getLogger("blueque")
 
@@ -52,7 +53,7 @@ class SentinelAddress:
         user, password = (options.pop(f"sentinel_{name}", "") for name in ("user", "password"))
         own = f"{quote(user, safe='')}:{quote(password, safe='')}@" if password else ""
         self._service = unquote(found["service"] or SERVICE)
-        db = options.pop("db", None) or found["db"] or 0
+        db = options.pop("db", None) or found["db"] or "0"
         more = f"?{urlencode(options)}" if options else ""
         at = f"{found['credentials']}@" if found["credentials"] else ""
         self._head, self._tail = f"{found['scheme']}://{at}", f"/{db}{more}"
@@ -60,9 +61,13 @@ class SentinelAddress:
             Address(f"{found['scheme']}://{own}{name}:{port}{more}", ANSWER)
             for name, port in _hosts(found["hosts"], self.shown)
         ]
+        if not (db or "0").isdecimal():
+            raise InvalidInput(f"{self.shown!r} is not an address of Sentinels: {_FORM}")
         example = self.primary("localhost", PORT)
-        if not example.is_plain:
-            raise InvalidInput(f"{self.shown!r} has options that an address of Sentinels has not")
+        if example.unknown:
+            raise InvalidInput(
+                f"{min(example.unknown)!r} is no option of a {found['scheme']}+sentinel:// address"
+            )
         self.tls, self.is_plain = example.tls, True
 
     def primary(self, host: str, port: int) -> Address:
@@ -131,16 +136,15 @@ class SentinelAddress:
         for each in errors:
             if isinstance(each, RedisRefused):
                 raise each
-        raise RedisAway(f"no Sentinel answers: {'; '.join(map(str, errors))}")
+        reasons, first = "; ".join(map(str, errors)), errors[0].__cause__
+        raise RedisAway(f"no Sentinel answers: {reasons}") from first
 
     def ask_one(self, sentinel: Address) -> tuple[str, int]:
         """Return what one Sentinel says. Raises RedisAway, RedisRefused."""
-        try:
-            (reply,) = self._answers(sentinel, "GET-MASTER-ADDR-BY-NAME")
-            raise_refusal([reply])
-        except RedisRefused as error:
-            error.command = f"the question to the Sentinel at {sentinel.place}"
-            raise
+        (reply,) = self._answers(sentinel, "GET-MASTER-ADDR-BY-NAME")
+        if isinstance(reply, RedisRefused):
+            reply.sentinel = sentinel.place
+            raise reply
         if reply is None:
             raise RedisRefused(
                 f"SENTINEL the Sentinel at {sentinel.place} knows no service {self._service!r}"
@@ -167,8 +171,12 @@ class SentinelAddress:
                 )
             finally:
                 connection.close()
+        except RedisRefused as error:
+            error.sentinel = "" if error.code in OURS else sentinel.place
+            raise
         except RedisAway as error:
-            raise RedisAway(f"{sentinel.place}: {error}") from bare(error)
+            cause = error.__cause__ or error
+            raise RedisAway(f"{sentinel.place}: {reason_of(cause)}") from bare(cause)
 
 
 def _hosts(text: str, shown: str) -> list[tuple[str, int]]:

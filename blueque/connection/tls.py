@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, NoReturn, TypeGuard
 
 from blueque.connection.address import REPLY_TIMEOUT, Address, TlsOptions
-from blueque.connection.plain import SocketConnection, packed
+from blueque.connection.plain import SocketConnection, packed, reason_of
 from blueque.connection.redis import Command, bare
 from blueque.errors import RedisRefused
 
@@ -50,6 +50,8 @@ class TlsConnection(SocketConnection):
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
             # a server that ends, or a proxy that has none behind it
             raise OSError("the server closed the connection") from None
+        except TimeoutError:  # that of the module names a line of C
+            raise OSError("the server does not answer the handshake of TLS") from None
         except ssl.SSLError as error:
             raise _refused(address.place, error) from bare(error)
         finally:
@@ -133,10 +135,13 @@ class TlsConnection(SocketConnection):
 
 
 class _Made(NamedTuple):
-    """A context, and the files of its certificates by the times of their last change."""
+    """A context, the files of its certificates by the times of their last change, and what the log
+    has said of those that do not fit.
+    """
 
     context: ssl.SSLContext
     changed: tuple[int, ...]
+    warned: str = ""
 
 
 _contexts: dict[TlsOptions, _Made] = {}
@@ -158,7 +163,9 @@ def _context_of(options: TlsOptions) -> ssl.SSLContext:
     except RedisRefused as error:
         if made is None:
             raise
-        log.warning("%s; going on with the one before", error)
+        if str(error) != made.warned:
+            log.warning("%s; going on with the one before", error)
+            _contexts[options] = made._replace(warned=str(error))
     return made.context
 
 
@@ -171,21 +178,29 @@ def _changed_at(path: str) -> int:
 
 
 def _new_context(options: TlsOptions) -> ssl.SSLContext:
-    path = options.ca_certs
+    what = repr(options.ca_certs)
     try:
-        context = ssl.create_default_context(cafile=path)
+        context = ssl.create_default_context(cafile=options.ca_certs)
         context.minimum_version = _MINIMUM[options.min_version]
         context.check_hostname = options.check_hostname
         if not options.is_verified:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        path = options.certfile
-        if path is not None:
-            context.load_cert_chain(path, options.keyfile, options.password or "")
+        if options.certfile is not None:
+            key = f"with the key {options.keyfile!r}" if options.keyfile else "without ssl_keyfile"
+            what = f"{options.certfile!r} {key}"
+            context.load_cert_chain(options.certfile, options.keyfile, options.password or "")
     except (OSError, ValueError) as error:  # ValueError: the password is too long
-        reason = getattr(error, "strerror", None) or error
-        raise RedisRefused(f"TLS the certificate {path!r} cannot be used: {reason}") from None
+        reason = _words(error) if isinstance(error, ssl.SSLError) else reason_of(error)
+        raise RedisRefused(f"TLS the certificate {what} cannot be used: {reason}") from None
     return context
+
+
+def _words(error: ssl.SSLError) -> str:
+    """Return the reason without the names of OpenSSL around it."""
+    if error.reason is None and "PEM lib" in str(error):
+        return "a file does not hold what it should, or ssl_password is wrong"
+    return (error.reason or str(error)).lower().replace("_", " ")
 
 
 def _is_alert(error: OSError) -> TypeGuard[ssl.SSLError]:
@@ -200,7 +215,7 @@ def _refused(place: str, error: ssl.SSLError) -> RedisRefused:
         why = f"its certificate is not valid: {error.verify_message.rstrip('.')}"
     elif _is_alert(error):
         what = "our certificate" if "CERT" in reason or "CA" in reason.split("_") else "our TLS"
-        why = f"it refuses {what}: {reason.lower().replace('_', ' ')}"
+        why = f"it refuses {what}: {_words(error)}"
     else:
-        why = f"it does not speak TLS: {reason.lower().replace('_', ' ')}"
+        why = f"it does not speak TLS: {_words(error)}"
     return RedisRefused(f"TLS no connection to {place}: {why}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
+import threading
 import time
 from itertools import takewhile
 
@@ -341,6 +343,43 @@ def test_an_address_with_tls_asks_whether_redis_has_it(run):
     result = run("status", "--redis-url", "rediss://localhost:1")
 
     assert result.returncode == 69 and "Does it speak TLS, as rediss:// says?" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["redis", "redis+sentinel"])
+def test_an_address_without_tls_that_is_reset_asks_whether_it_wants_tls(run, kind):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reset() -> None:
+            accepted, _ = server.accept()
+            accepted.recv(1)  # what is left unread makes the kernel reset the connection
+            accepted.close()
+
+        thread = threading.Thread(target=reset)
+        thread.start()
+        result = run("status", "--redis-url", f"{kind}://127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+
+    question = f"Does it want TLS? Then write {kind.replace('redis', 'rediss')}://."
+    assert result.returncode == 69 and question in result.stderr
+
+
+def test_a_sentinel_that_refuses_says_where_its_port_and_password_stand(run, server):
+    result = run("status", "--redis-url", f"redis+sentinel://127.0.0.1:{server.port}/gpu")
+
+    assert result.returncode == 78 and "or its sentinel_password" in result.stderr
+
+
+def test_a_sentinel_that_no_certificate_leads_to_says_which_files_to_correct(run):
+    url = "rediss+sentinel://127.0.0.1:1/gpu?ssl_ca_certs=/no/such.pem"
+    result = run("status", "--redis-url", url)
+
+    assert result.returncode == 78 and "or the files in the address: ssl_ca" in result.stderr
+
+
+def test_without_a_sentinel_a_failover_is_thought_of(run):
+    result = run("status", "--redis-url", "redis+sentinel://127.0.0.1:1/gpu")
+
+    assert result.returncode == 69 and "During a failover, try again" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,19 @@ def test_a_bad_address_is_refused_when_the_client_is_made(url):
 
 
 @pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("redis://h?ssl_ca_certs=/a", "'ssl_ca_certs' is no option of a redis:// address"),
+        ("rediss://h?sentinel_user=a", "'sentinel_user' is no option of a rediss:// address"),
+        ("redis://h?socket_timeout=x", "not an address for redis-py: .*'socket_timeout'"),
+    ],
+)
+def test_an_option_that_redis_py_does_not_have_is_refused_when_the_client_is_made(url, sentence):
+    with pytest.raises(InvalidInput, match=sentence):
+        Client(url)
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "http://user:secret@h",
@@ -167,6 +180,10 @@ def test_a_server_that_is_not_there_is_away_and_its_password_is_not_shown():
         (
             "redis+sentinel://me:secret@a,b:1/gpu?sentinel_password=secret",
             "redis+sentinel://me:***@a,b:1/gpu?sentinel_password=***",
+        ),
+        (
+            "rediss+sentinel://a/gpu?sentinel_pasword=secret&ssl_certfile=c",
+            "rediss+sentinel://a/gpu?sentinel_pasword=***&ssl_certfile=c",
         ),
     ],
 )
@@ -357,7 +374,7 @@ def test_a_client_takes_an_address_or_a_ready_client_and_not_both(server):
 
 @pytest.mark.parametrize("password", ["a/b", "a#b", "a?b", "12/b", "12#b"])
 def test_a_password_with_a_character_of_addresses_is_refused_with_how_to_write_it(password):
-    with pytest.raises(InvalidInput, match="write / # \\? @ as %2F %23 %3F %40") as refused:
+    with pytest.raises(InvalidInput, match="write / # \\? @ % as %2F %23 %3F %40 %25") as refused:
         Client(f"redis://app:{password}@h:6379/0")
 
     assert password not in str(refused.value)

@@ -79,7 +79,9 @@ def test_a_sentinel_that_is_away_is_left_out(service, open_client):
 
 def test_without_any_sentinel_redis_is_away(open_client):
     client = open_client("redis+sentinel://127.0.0.1:1,127.0.0.1:2")
-    with pytest.raises(RedisAway, match=r"no Sentinel answers: .*127.0.0.1:1.*127.0.0.1:2"):
+    with pytest.raises(
+        RedisAway, match=r"no Sentinel answers: 127.0.0.1:1: .*refused; 127.0.0.1:2: "
+    ):
         client.get_task("t")
 
 
@@ -87,7 +89,7 @@ def test_a_sentinel_that_stands_still_is_named(open_client):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"127.0.0.1:{silent.getsockname()[1]}"
         client = open_client(f"redis+sentinel://{place}/gpu")
-        with pytest.raises(RedisAway, match=f"no Sentinel answers: {place}: .* gave up"):
+        with pytest.raises(RedisAway, match=f"no Sentinel answers: {place}: gave up"):
             client.get_task("t")
 
 
@@ -100,8 +102,15 @@ def test_an_unknown_service_is_refused_at_once(service, open_client):
 def test_a_wrong_password_of_the_sentinels_is_refused(service):
     with (
         closing(Client(service.url + "x", patience=0)) as client,
-        pytest.raises(RedisRefused, match=r"to the Sentinel at 127.0.0.1:\d+: WRONGPASS"),
+        pytest.raises(RedisRefused, match=r"the Sentinel at 127.0.0.1:\d+ refused: WRONGPASS"),
     ):
+        client.get_task("t")
+
+
+def test_a_server_in_the_place_of_a_sentinel_is_named(service, open_client):
+    place = f"127.0.0.1:{service.primary().port}"
+    client = open_client(f"redis+sentinel://{place}/{SERVICE}")
+    with pytest.raises(RedisRefused, match=f"the Sentinel at {place} refused .*unknown command"):
         client.get_task("t")
 
 
@@ -158,6 +167,21 @@ def test_the_name_of_a_service_may_be_quoted(service, open_client):
 def test_a_bad_address_is_refused_when_the_client_is_made(url):
     with pytest.raises(InvalidInput):
         Client(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("redis+sentinel://h/gpu?a=1", "'a' is no option of a redis+sentinel:// address"),
+        ("rediss+sentinel://h/gpu?ssl_ca=1", "'ssl_ca' is no option of a rediss+sentinel://"),
+        ("redis+sentinel://h/0/gpu", "'redis+sentinel://h/0/gpu' is not an address of Sentinels"),
+    ],
+)
+def test_a_refused_address_is_named_as_it_was_written(url, sentence):
+    with pytest.raises(InvalidInput) as refused:
+        Client(url)
+
+    assert str(refused.value).startswith(sentence)
 
 
 @pytest.mark.parametrize(

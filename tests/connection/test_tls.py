@@ -201,6 +201,14 @@ def test_a_server_that_ends_in_the_handshake_is_away():
         thread.join()
 
 
+def test_a_server_that_does_not_answer_the_handshake_is_away():
+    """So does a Redis without TLS, which waits for the end of a line."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = Address(f"rediss://127.0.0.1:{silent.getsockname()[1]}?ssl_cert_reqs=none", 0.1)
+        with pytest.raises(RedisAway, match=r"no Redis at rediss://127.0.0.1:\d+: .* handshake"):
+            TlsConnection(address)
+
+
 def test_an_authority_that_is_not_known_is_refused(tls, tmp_path):
     other = Authority(tmp_path)
     with (
@@ -266,8 +274,9 @@ def test_files_that_are_being_renewed_do_not_stop_a_program(authority, tmp_path,
     ):
         assert ask_anew() == "default"
         replace(ours, second)
-        assert ask_anew() == "default"
-        assert "ours.pem' cannot be used" in caplog.text
+        assert ask_anew() == ask_anew() == "default"
+        (said,) = [one for one in caplog.messages if "going on with the one before" in one]
+        assert f"ours.pem' with the key '{key}' cannot be used: key values mismatch;" in said
         replace(key, second_key)
         assert ask_anew() == "default"
         ours.unlink()
@@ -286,7 +295,11 @@ def replace(path: Path, by: Path) -> None:
     [
         ("ssl_ca_certs=/no/such.pem", "the certificate '/no/such.pem' cannot be read"),
         ("ssl_ca_certs=%00", "cannot be read: embedded null byte"),
-        ("ssl_ca_certs=/dev/null", "the certificate '/dev/null' cannot be used"),
+        ("ssl_ca_certs=/dev/null", "'/dev/null' cannot be used: no certificate or crl found$"),
+        (
+            "ssl_certfile=/dev/null",
+            "'/dev/null' without ssl_keyfile cannot be used: a file does not hold what it should, or",
+        ),
     ],
 )
 def test_a_file_that_is_no_certificate_is_named(option, sentence):
