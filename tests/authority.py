@@ -12,6 +12,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 DAY = timedelta(days=1)
+_SIGNS = x509.KeyUsage(
+    digital_signature=True,
+    key_cert_sign=True,
+    crl_sign=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Authority:
@@ -23,6 +34,7 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority of the tests")])
         certificate = self._certificate(self._name, self._key.public_key(), DAY)
         own = certificate.add_extension(x509.BasicConstraints(True, None), critical=True)
+        own = own.add_extension(_SIGNS, critical=True)
         self.file = directory / "authority.pem"
         self.file.write_bytes(
             own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
@@ -63,4 +75,10 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - 10 * DAY)
             .not_valid_after(now + valid_for)
+            # From 3.13 on, Python wants both.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
         )

@@ -294,7 +294,7 @@ def replace(path: Path, by: Path) -> None:
     ("option", "sentence"),
     [
         ("ssl_ca_certs=/no/such.pem", "the certificate '/no/such.pem' cannot be read"),
-        ("ssl_ca_certs=%00", "cannot be read: embedded null byte"),
+        ("ssl_ca_certs=%00", "cannot be read: (stat: )?embedded null"),
         ("ssl_ca_certs=/dev/null", "'/dev/null' cannot be used: no certificate or crl found$"),
         (
             "ssl_certfile=/dev/null",
