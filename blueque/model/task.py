@@ -14,6 +14,11 @@ from blueque.model.retry import Retry
 if TYPE_CHECKING:
     from datetime import datetime
 
+
+def _due(text: str) -> float:
+    return float(text) if text == "inf" else number(text)  # 1.0.0 schedules for never, too
+
+
 # The fields of a task hash. Type and meaning as in docs/protocol.md, "Task"; every value is text in
 # Redis.
 FIELDS: dict[str, Callable[[str], Any]] = {
@@ -96,7 +101,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "progress": str,
     "progress_at": number,
     "progress_first": str,
-    "eta": number,
+    "eta": _due,
     "created": number,
     "started": number,
     "finished": number,
