@@ -28,6 +28,7 @@ PARTS = {
     "cancelled",
     "count",
     "ending",
+    "lacking",
     "let_go",
     "next_dependents",
     "note_event",

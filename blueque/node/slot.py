@@ -89,7 +89,7 @@ class Slot:
             require_rights = functools.partial(
                 permissions.require_rights,
                 self._client.connections,
-                permissions.LISTENER,
+                "listener",
                 self._listener.queues,
             )
             self._waiting.retry_until_order(require_rights, Order.DRAIN, _NOT_ALLOWED)

@@ -14,5 +14,5 @@ Waiting tasks: submit.py, placement.py, cancelling.py. Dead listeners: recover.p
 Audits: alignment.py.
 Deletion: pruning.py, queues.py; submit.py for one task. Snapshots and archives: snapshots.py, archiving.py.
 Shared: transaction.py, watches.py (looks), fields.py, moves.py, events.py, packing.py (templates of bytes);
-    permissions.py checks the ACL.
+    permissions.py and roles.py are about users of Redis.
 """

@@ -1,102 +1,156 @@
-"""Check the rights of a listener or a scheduler in Redis when it starts.
+"""The roles of users in Redis: the rules of their rights, and what a user lacks of them.
 
-The commands follow a MULTI without an EXEC: Redis says for each whether the user may run it, and
-runs none.
+roles.py has the rights. One is tried behind a MULTI without an EXEC: Redis says for each command
+whether the user may run it, and runs none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import CLUSTER, RedisRefused
 from blueque.model import keys
+from blueque.protocol.roles import RIGHTS
 from blueque.protocol.transaction import TO_REPLICAS, prove
 
-# For each command the words after the key: Redis checks their number before the rights.
-_OF_A_KEY: dict[str, tuple[str | int, ...]] = {
-    "BZPOPMIN": (1,),
-    "COPY": (keys.QUEUES,),
-    "DEL": (),
-    "EXISTS": (),
-    "EXPIRE": (1,),
-    "EXPIREAT": (1,),
-    "HDEL": ("f",),
-    "HEXISTS": ("f",),
-    "HGET": ("f",),
-    "HGETALL": (),
-    "HINCRBY": ("f", 0),
-    "HINCRBYFLOAT": ("f", 0),
-    "HKEYS": (),
-    "HMGET": ("f",),
-    "HSET": ("f", ""),
-    "LINDEX": (0,),
-    "LLEN": (),
-    "LPOS": ("m",),
-    "LPUSH": ("m",),
-    "LRANGE": (0, -1),
-    "LREM": (0, "m"),
-    "LTRIM": (0, -1),
-    "MGET": (),
-    "PERSIST": (),
-    "RPOPLPUSH": (keys.QUEUES,),
-    "RPUSH": ("m",),
-    "SADD": ("m",),
-    "SCARD": (),
-    "SET": ("",),
-    "SISMEMBER": ("m",),
-    "SMISMEMBER": ("m",),
-    "SMEMBERS": (),
-    "SRANDMEMBER": (),
-    "SREM": ("m",),
-    "UNLINK": (),
-    "WATCH": (),
-    "XADD": ("*", "f", ""),
-    "XREVRANGE": ("+", "-"),
-    "ZADD": (0, "m"),
-    "ZCARD": (),
-    "ZINCRBY": (0, "m"),
-    "ZMSCORE": ("m",),
-    "ZRANGE": (0, -1),
-    "ZRANGEBYSCORE": (0, 1),
-    "ZREM": ("m",),
-    "ZSCORE": ("m",),
-}
-LISTENER = frozenset({*_OF_A_KEY, "MULTI", "EXEC", "TIME", "UNWATCH"})
-SCHEDULER = LISTENER - {"BZPOPMIN", "RPOPLPUSH"}
+SERVERS = ("7.0", "6.2")  # versions of Redis with other rules; 6.2 knows no keys that are only read
+_PROVEN = {"multi", "exec"}  # by `prove`
+# What a program does without, or needs in some places only: behind Sentinel, or for another database.
+_OPTIONAL = {"auth", "client|tracking", "hello", "ping", "role", "select", "type"}
+_FOR_REPLICAS = {"publish", "wait"}  # of a setting
 
 
-def require_rights(redis: Redis, commands: frozenset[str], queues: Iterable[str]) -> None:
-    """Raise RedisRefused if this user may not run one of the commands, or if Redis is a cluster.
+class Rights(NamedTuple):
+    """What a role may do.
+
+    commands: how many words each has at least, by its name, such as client|tracking. writes,
+    reads: patterns of keys; those in `reads` are only read. channels: of PUBLISH.
+    """
+
+    commands: Mapping[str, int]
+    writes: frozenset[str]
+    reads: frozenset[str]
+    channels: frozenset[str]
+
+
+def rules(roles: Iterable[str], server: str = SERVERS[0]) -> list[str]:
+    """Return what ACL SETUSER takes to give a user these roles and no other rights. Its passwords
+    stay, and a new user has none.
+    """
+    several = [ROLES[role] for role in roles]
+    commands, writes, reads, channels = (
+        {name for part in parts for name in part} for parts in zip(*several, strict=True)
+    )
+    reading = "%R~" if server != "6.2" else "~"
+    return [
+        *("resetkeys", "resetchannels", "-@all"),
+        *(f"+{command}" for command in sorted(commands)),
+        *(f"~{pattern}" for pattern in sorted(writes)),
+        *(f"{reading}{pattern}" for pattern in sorted(reads - writes)),
+        *(f"&{channel}" for channel in sorted(channels)),
+    ]
+
+
+def user_of(roles: Iterable[str]) -> str:
+    """Return the name of a user with these roles."""
+    return "-".join(["blueque", *roles])
+
+
+def lacking(redis: Redis, role: str) -> list[str]:
+    """Return the rules of a role that this user lacks, such as +hset or ~blueque_task_*. Nothing is
+    executed; Redis notes each refusal in its ACL LOG.
+
+    Raises RedisRefused: the user may not even use MULTI and EXEC, so no more can be tried.
+    """
+    rights = ROLES[role]
+    tried = {
+        **_tries_of(rights, _PROVEN),
+        **{f"~{key}": ("HSET", _any_of(key), "f", "") for key in sorted(rights.writes)},
+        **{f"%R~{key}": ("HGET", _any_of(key), "f") for key in sorted(rights.reads)},
+        **{f"&{channel}": ("PUBLISH", channel, "") for channel in rights.channels},
+    }
+    return [*_try(redis, tried)]
+
+
+def require_rights(redis: Redis, role: str, queues: Iterable[str]) -> None:
+    """Raise RedisRefused if this user may not run a command of a role, or if Redis is a cluster.
 
     queues: the user must have access to their keys.
     """
-    tried: list[Command] = [
-        (name, keys.QUEUES, *_OF_A_KEY[name]) for name in sorted(commands & _OF_A_KEY.keys())
-    ]
-    tried += [(name,) for name in ("TIME", "UNWATCH")]
+    needed = [keys.QUEUES, keys.task("0")]
+    for queue in queues:
+        needed += [keys.pending(queue), keys.listener(queue, "n")]
+    tried: dict[str, Command] = {f"~{key}": ("EXISTS", key) for key in needed}
+    tried[""] = ("EXISTS", *needed)  # which a cluster refuses
+    optional = _OPTIONAL | _FOR_REPLICAS
     if redis.settings.replicas:
-        tried += [TO_REPLICAS, ("WAIT", 0, 0)]
-    of_queues = [
-        key for queue in queues for key in (keys.pending(queue), keys.listener(queue, "n"))
-    ]
-    tried.append(("EXISTS", keys.QUEUES, keys.task("0"), *of_queues))
-    connection = redis.connection()
-    try:
-        prove(connection)  # MULTI and EXEC
-        # Once more, for the commands below: without it, Redis would run them.
-        raise_refusal(connection.exchange([("MULTI",)]))
-        refusals = [
-            reply for reply in connection.exchange(tried) if isinstance(reply, RedisRefused)
-        ]
-    finally:
-        connection.close()  # without an EXEC: Redis discards the commands
-    for refusal in refusals:
+        optional, tried[f"&{TO_REPLICAS[1]}"] = _OPTIONAL, TO_REPLICAS
+    refusals = _try(redis, {**_tries_of(ROLES[role], _PROVEN | optional), **tried})
+    for refusal in refusals.values():
         if refusal.code in CLUSTER:
             raise refusal
-    missing = [refusal for refusal in refusals if refusal.code == "NOPERM"]
-    if missing:
-        names = ", ".join(
-            dict.fromkeys(refusal.command.partition(" ")[0].lower() for refusal in missing)
+    if refusals:
+        missing = ", ".join(filter(None, refusals))
+        first = next(iter(refusals.values()))
+        raise RedisRefused(f"{first.answer}; this user lacks, as {role}: {missing}")
+
+
+def _tries_of(rights: Rights, without: set[str]) -> dict[str, Command]:
+    """Return for each rule of commands one with enough words: Redis counts them before it looks at
+    the rights.
+    """
+    found: dict[str, Command] = {}
+    for name, count in rights.commands.items():
+        words = name.upper().split("|")
+        if name not in without:
+            found[f"+{name}"] = (*words, *[keys.QUEUES] * (count - len(words)))
+    return found
+
+
+def _try(redis: Redis, tried: Mapping[str, Command]) -> dict[str, RedisRefused]:
+    """Return by their rules why commands are refused: for lack of a right, or by a cluster."""
+    connection = redis.connection()
+    try:
+        prove(connection)
+        # Once more, for the commands below: without it, Redis would run them.
+        raise_refusal(connection.exchange([("MULTI",)]))
+        replies = connection.exchange([*tried.values()])
+    finally:
+        connection.close()  # without an EXEC: Redis discards the commands
+    return {
+        rule: reply
+        for rule, reply in zip(tried, replies, strict=True)
+        if isinstance(reply, RedisRefused) and (_is_about(reply, rule) or reply.code in CLUSTER)
+    }
+
+
+def _is_about(refusal: RedisRefused, rule: str) -> bool:
+    """Tell whether a right is missing, and that of this rule: Redis looks at the keys and channels
+    only of a command that the user may run.
+    """
+    is_of_a_key = "access" in refusal.answer
+    return refusal.code == "NOPERM" and is_of_a_key != rule.startswith("+")
+
+
+def _any_of(pattern: str) -> str:
+    """Return a key that a pattern fits."""
+    return pattern.replace("*", "0")
+
+
+def _read(text: str) -> dict[str, Rights]:
+    found = {}
+    for line in text.replace("\n    ", " ").split("\n"):
+        role, *rules = line.split()
+        named = [rule[1:].split("/") for rule in rules if rule[0] == "+"]
+        found[role] = Rights(
+            {command: int(count) for command, count in named},
+            frozenset(keys.PREFIX + rule[1:] for rule in rules if rule[0] == "~"),
+            frozenset(keys.PREFIX + rule[3:] for rule in rules if rule[0] == "%"),
+            frozenset(rule[1:] for rule in rules if rule[0] == "&"),
         )
-        raise RedisRefused(f"{missing[0].answer}; this user lacks: {names}")
+    return found
+
+
+ROLES = _read(RIGHTS.strip())

@@ -138,7 +138,7 @@ class Program:
     def _step_or_pause(self) -> float:
         try:
             if not self._has_rights:
-                permissions.require_rights(self._client.connections, permissions.SCHEDULER, ["q"])
+                permissions.require_rights(self._client.connections, "scheduler", ["q"])
                 self._has_rights = True
             if self._schedules is not None:
                 self._schedules.apply(self._client.connections)

@@ -28,6 +28,7 @@ WRITES = {
     "HINCRBY",
     "HINCRBYFLOAT",
     "HSET",
+    "HSETNX",
     "LPUSH",
     "LREM",
     "LTRIM",
@@ -221,21 +222,29 @@ def written(name: str) -> set[str]:
     """Return the keys that a transaction writes, as the pages spell them but for the words in
     brackets.
     """
-    found: set[str] = set()
+    return {blank(key) for _, key, is_written in sent(name) if key and is_written}
+
+
+def sent(name: str) -> set[tuple[str, str, bool]]:
+    """Return each command that a transaction sends, with a key as the pages spell it and whether the
+    command writes it. The key is empty for a command without one, or with a key of any kind.
+    """
+    found: set[tuple[str, str, bool]] = set()
 
     def note(lines: Sequence[str]) -> None:
         for line in lines:
             word, *rest = remark(line)[0].split(" ")
             if word in PRINTED:
                 note(DEFINITIONS[word])
-            if word not in WRITES:
                 continue
-            if word == "COPY":  # the first is only read
-                rest = [rest[1]]
-            for text in rest:
-                found.update(blank(key) for key in KEYS.get(text, ()))
+            named: list[tuple[str, int]] = []
+            for place, text in enumerate(rest):
+                named += [(key, place) for key in KEYS.get(text, ())]
                 if match := re.match(r"blueque_\S+", text):
-                    found.add(blank(match[0].removesuffix("...")))
+                    named.append((match[0].removesuffix("..."), place))
+            for key, place in named or [("", 0)]:
+                # COPY only reads the first.
+                found.add((word, key, word in WRITES and (word, place) != ("COPY", 0)))
 
     note(section(name).lines)
     return found

@@ -19,7 +19,7 @@ from test_document import Monitor
 from blueque import BatchFailed, Client, Config, InvalidInput, NotReplicated, RedisRefused
 from blueque.connection.redis import Look
 from blueque.model import keys
-from blueque.protocol.permissions import LISTENER, require_rights
+from blueque.protocol.permissions import require_rights
 from blueque.protocol.transaction import Change, transact
 from blueque.system.embedded_redis import Server
 
@@ -272,8 +272,8 @@ def test_a_user_who_may_not_wait_is_told_at_once(primary, forbidden, caplog):
             queue.enqueue("in", key="a")
         assert "trying again" not in caplog.text
 
-        with pytest.raises(RedisRefused, match=f"this user lacks: {forbidden}$"):
-            require_rights(client.connections, LISTENER, ["video"])
+        with pytest.raises(RedisRefused, match=rf"this user lacks, as listener: \+{forbidden}$"):
+            require_rights(client.connections, "listener", ["video"])
 
 
 def test_the_file_the_environment_and_the_client_say_how_many(monkeypatch, tmp_path):
