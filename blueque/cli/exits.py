@@ -47,7 +47,7 @@ _OF_SENTINEL = (
 _REFUSALS: dict[str, tuple[int, str]] = {
     "NOAUTH": (FORBIDDEN, "Put the password in: redis://default:PASSWORD@host:port/db"),
     "WRONGPASS": (FORBIDDEN, "Correct the user or the password in the address, where % is %25."),
-    "NOPERM": (FORBIDDEN, "This Redis user lacks a permission: ask for it, or use another user."),
+    "NOPERM": (FORBIDDEN, "This Redis user lacks a permission. What it may do: blueque acl check"),
     "DENIED": (FORBIDDEN, "This Redis accepts connections from its own machine only."),
     "READONLY": (FORBIDDEN, "This is a replica: use the address of its primary."),
     "OOM": (

@@ -40,6 +40,7 @@ from blueque.node.reload import ANSWER_TO, complete_environment
 from blueque.settings.of_programs import LISTENER
 from blueque.settings.of_tasks import QUEUE
 from blueque.settings.table import TABLES, variable
+from blueque.settings.values import address_of_tasks
 from blueque.system import signals
 from blueque.system.hosts import VARIABLE as HOST
 from blueque.system.process import keep_in_memory
@@ -238,7 +239,7 @@ class Importer(NamedTuple):
     def of(cls, invocation: Invocation, settings: Resolver) -> Importer:
         """Return that of a listener with these settings."""
         url, source = invocation.address()
-        return cls(url, source, None if settings.get("task_redis") is False else url)
+        return cls(url, source, address_of_tasks(settings.get("task_redis"), url))
 
     def look(self, modules: Sequence[str]) -> dict[str, Registered]:
         """Return the handlers of the modules, by queue. Raises InvalidInput."""

@@ -66,6 +66,7 @@ _GROUPS = {
         "config": "Show every setting and the source of its value.",
         "metrics": "Serve Prometheus metrics.",
         "init": "Write files for systemd, Docker, Kubernetes or Slurm.",
+        "acl": "Print or check the rights of users of Redis.",
         "completion": "Print the completion script for bash, zsh or fish.",
         "help": "Explain a verb, a word, the exit codes or the states.",
     },

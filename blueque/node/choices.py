@@ -11,6 +11,7 @@ from blueque.listener.resources import Pool
 from blueque.model.units import HandlerName, Timing
 from blueque.model.working_directory import WorkingDirectory
 from blueque.settings.in_effect import InEffect, OfQueue
+from blueque.settings.values import address_of_tasks
 from blueque.task_process.job import Job
 
 CHOICES = "BLUEQUE_LISTENER_CHOICES"  # names the descriptor of the memory where they lie
@@ -78,8 +79,8 @@ class Choices(NamedTuple):
     def job(self) -> Job:
         """What the task processes do."""
         is_told = self.settings["task_redis"]  # None: callables are
-        url = None if is_told is False else self.redis_url
-        return Job(self.handlers, self.max_bytes, url, is_told is True, self.settings["hooks"])
+        url = address_of_tasks(is_told, self.redis_url)
+        return Job(self.handlers, self.max_bytes, url, bool(is_told), self.settings["hooks"])
 
     def in_effect(self) -> InEffect:
         """Return what holds for the tasks of each queue, as long as Redis says nothing."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from blueque.connection.address import hide_password
 from blueque.errors import InvalidInput
 from blueque.model.encoding import require_whole
 from blueque.model.lines import require_resources
@@ -102,6 +103,14 @@ def _parse_yes_or_no(text: str) -> bool:
     return text.lower() in _YES
 
 
+def _parse_task_redis(text: str) -> bool | str:
+    return _parse_yes_or_no(text) if text.lower() in (*_YES, *_NO) else text
+
+
+def _write_task_redis(value: bool | str) -> bool | str:
+    return hide_password(value) if isinstance(value, str) else value
+
+
 def _parse_resources(words: Sequence[str]) -> dict[str, str]:
     amounts: dict[str, str] = {}
     for word in words:
@@ -139,6 +148,7 @@ def _write_resources(amounts: Mapping[str, int]) -> dict[str, Any]:
 
 TEXT = Kind(values.read_text, "TEXT")
 YES_OR_NO = Kind(values.read_yes_or_no, parse=_parse_yes_or_no)
+TASK_REDIS = Kind(values.read_task_redis, parse=_parse_task_redis, write=_write_task_redis)
 DURATION = Kind(values.read_duration, "DURATION", write=write_duration)
 DAYS = Kind(values.read_days, "DURATION", write=lambda days: f"{days}d")
 SIZE = Kind(values.read_size, "SIZE", write=amount)

@@ -12,6 +12,7 @@ from blueque.settings.kinds import (
     LOG_SIZE,
     RESOURCES,
     ROOM,
+    TASK_REDIS,
     TEXT,
     YES_OR_NO,
     Kind,
@@ -103,8 +104,8 @@ LISTENER = (
     *CWD_KEYS,
     Setting(
         "task_redis",
-        YES_OR_NO,
-        "Whether tasks may know the address of Redis: all of them, programs by BLUEQUE_REDIS_URL; or none.",
+        TASK_REDIS,
+        "Whether tasks may know the address of Redis: all, programs by BLUEQUE_REDIS_URL; or none. A file may name another address.",
         default_text="callables only, for Client()",
         example=True,
     ),

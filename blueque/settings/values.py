@@ -73,6 +73,17 @@ def read_address(value: Any) -> str:
     return str(value)
 
 
+def read_task_redis(value: Any) -> bool | str:
+    return value if isinstance(value, bool) else read_address(value)
+
+
+def address_of_tasks(task_redis: bool | str | None, own: str) -> str | None:
+    """Return the address of Redis that tasks get. task_redis: the setting. own: that of the listener."""
+    if isinstance(task_redis, str):
+        return task_redis
+    return None if task_redis is False else own
+
+
 def read_queue_names(value: Any) -> list[str]:
     names = [require_queue_name(name) for name in read_texts(value)]
     if not 1 <= len(names) <= MOST_FANNED_OUT:

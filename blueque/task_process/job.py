@@ -16,7 +16,7 @@ class Job(NamedTuple):
     """The handlers of a listener, and what comes with them.
 
     handlers: by queue.
-    redis_url: the address of the listener, for `Client()` in a handler; None: tasks do not get it.
+    redis_url: the address of Redis for `Client()` in a handler; None: tasks do not get it.
     is_for_programs: programs get it as well, in their environment.
     hooks: the name of the class, see hooks.py; None: there are none in task processes.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import sys
 from pathlib import Path
 
 import forked
@@ -14,6 +15,7 @@ from running import LISTENER, Programs, children_of, clean_environment, keeper_o
 
 from blueque import Client
 from blueque.node.reload import ANSWER_TO
+from blueque.protocol import permissions
 
 PASSWORD = "geheim-0815"
 WORK = """
@@ -227,3 +229,35 @@ def test_outside_of_a_task_nothing_is_different(url, monkeypatch):
     monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
     assert Client().url == url
     assert Client("redis://other/1").url == "redis://other/1"
+
+
+def test_tasks_get_the_address_of_another_user(programs, cli, url):
+    asks = "import os; print(os.environ['BLUEQUE_REDIS_URL'])"
+    rules = permissions.rules(["producer"])
+    cli.execute_command("ACL", "SETUSER", "task", "reset", "on", ">pw", *rules)
+    theirs = url.replace("redis://", "redis://task:pw@")
+    programs.write(f'[listener]\ntask_redis = "{theirs}"', "blueque.toml")
+    programs.write(
+        """
+        import blueque
+
+        def try_to_cancel(task):
+            client = blueque.Client()
+            made = client.get_queue("next").enqueue("")
+            task.spawn("next", "", key="a")
+            try:
+                client.get_queue("next").cancel(made)
+            except blueque.RedisRefused as error:
+                return [client.url, error.code]
+        """,
+        "other.py",
+    )
+    programs.listener("other:try_to_cancel")
+    programs.listener("--exec", sys.executable, "-c", asks, queue="program")
+
+    assert run(programs).result == [theirs, "NOPERM"]
+    assert run(programs, "program").result.strip() == theirs
+    assert programs.client.get_inspector().pending("next") == 2
+    shown = forked.run(["config"], clean_environment(), cwd=programs.directory)
+    assert "task:***@" in shown.stdout and "pw" not in shown.stdout
+    cli.acl_deluser("task")

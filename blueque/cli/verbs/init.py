@@ -10,7 +10,7 @@ from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, REFUSED, USAGE, Failure
 from blueque.cli.options import debug_option
 
-KINDS = ("systemd", "docker", "kubernetes", "slurm", "prometheus", "grafana")
+KINDS = ("systemd", "docker", "kubernetes", "slurm", "prometheus", "grafana", "redis")
 # An installed package has a copy; in a checkout they are beside the package.
 _PLACES = tuple(Path(__file__).parents[above] / "deploy" for above in (2, 3))
 
@@ -32,7 +32,7 @@ def init(kind: str, directory: str | None) -> None:
     blueque init kubernetes --dir manifests/blueque
 
     The comments in each file say what it is for, and what happens to running tasks when a listener has to stop. There are
-    alerts for Prometheus and a dashboard for Grafana.
+    alerts for Prometheus, a dashboard for Grafana, and users for Redis.
     """
     source = next((place / kind for place in _PLACES if (place / kind).is_dir()), None)
     if source is None:
