@@ -450,25 +450,20 @@ class Injector:
         return f"with {len(runs)} tasks running, for {seconds:.2f} s"
 
     def replace_primary(self) -> str | None:
-        """Have a person replace the primary: writes wait until the replicas have all, and until
-        Sentinel has named one of them.
-        """
+        """Have a person replace the primary, which refuses writes until Sentinel has named another."""
         stage, runs = self._stage, self.running()
         service = stage.service
         if not isinstance(service, Watched) or not stage.is_redis_well or not runs:
             return None
-        before = service.hold_writes()
+        before = service.refuse_writes()
         if before is None:
             return None
         stage.is_redis_well = False
         away = self._are_away("redis away", stage.nodes)
-        began, is_told = now(), False
+        began = now()
 
         def is_replaced() -> bool:
-            nonlocal is_told
-            if not is_told:
-                is_told = service.is_copied(before) and service.sentinels.begin_replacing()
-            if not service.is_replaced(before):
+            if not service.replace(before):
                 return False
             stage.is_redis_well = True
             _end(away)

@@ -14,6 +14,7 @@ from authority import Authority
 from sentinels import Sentinels, Tls, watched
 from wire import Wire
 
+from blueque.errors import BluequeError
 from blueque.system.embedded_redis import Server, running_server
 
 # Nothing may be lost when a server is killed.
@@ -21,8 +22,8 @@ SAVED = ("--appendonly", "yes", "--appendfsync", "always")
 REPLICAS, SENTINELS = 2, 3
 # Longer than chaos lets a server be away: Sentinel would name a replica that has not all.
 DOWN_AFTER = 15_000  # milliseconds
-LONGEST = 30_000  # milliseconds for which writes wait, at most, while a primary is replaced
 ANSWER = 2.0  # seconds
+STARTS = 5  # times that a server is started: a busy machine may take too long to load its file
 
 
 class Network(Protocol):
@@ -62,7 +63,7 @@ class Alone:
         return self._server
 
     def start(self, server: Server) -> None:
-        server.start()
+        _start(server)
 
     def wire(self) -> Network:
         return Wire(self._server.port)
@@ -82,45 +83,54 @@ class Watched:
         if "--replicaof" in server.options:
             at = server.options.index("--replicaof")
             server.options = server.options[:at] + server.options[at + 3 :]
-        server.start()
+        _start(server)
 
     def wire(self) -> Network:
         return Wires(self.sentinels, self._tls)
 
     # How a person replaces a primary and loses nothing: no write is acknowledged that a replica has not
 
-    def hold_writes(self) -> Server | None:
-        """Have the primary let writes wait, and return it; None if it has not all of its replicas."""
+    def refuse_writes(self) -> Server | None:
+        """Have the primary refuse writes, and return it; None if it has not all of its replicas."""
         primary = self.primary()
-        with _admin(primary) as admin:
-            known = admin.info("replication")
-            states = [known.get(f"slave{number}", {}).get("state") for number in range(REPLICAS)]
-            if states != ["online"] * REPLICAS:
-                return None
-            for server in self.sentinels.servers.values():
-                with _admin(server) as other:
-                    # One that writes its file anew would lose by a kill what is only in the new one.
-                    if other.info("persistence")["aof_rewrite_in_progress"]:
-                        return None
-            admin.execute_command("CLIENT", "PAUSE", LONGEST, "WRITE")
+        if not self._is_whole(primary):
+            return None
+        self._let_write(primary, False)
         return primary
 
-    def is_copied(self, primary: Server) -> bool:
-        """Tell whether the replicas have all that it has."""
-        with _admin(primary) as admin:
-            known = admin.info("replication")
-        offsets = {known.get(f"slave{number}", {}).get("offset") for number in range(REPLICAS)}
-        return offsets == {known["master_repl_offset"]}
+    def replace(self, before: Server) -> bool:
+        """Have another server be the primary, once it has all that this one has; tell whether that is
+        done. To be called until it is.
 
-    def is_replaced(self, before: Server) -> bool:
-        """Tell whether another server is the primary, and this one a replica. It refuses writes then,
-        so those that waited at it are let go.
+        Sentinel gives up a failover that takes long, so it is told again. It would leave the old one
+        as it is for ten seconds more.
         """
-        with _admin(before) as admin:
-            if self.primary() is before or admin.role()[0] != "slave":
-                return False
-            admin.execute_command("CLIENT", "UNPAUSE")
-        return True
+        primary = self.primary()
+        with _client(before.port) as admin:
+            role, *rest = admin.role()
+            if role == "master" and primary is not before:
+                admin.replicaof("127.0.0.1", str(self.sentinels.place(primary)))
+            elif role == "master" and all(int(each[2]) == rest[0] for each in rest[1]):
+                self.sentinels.begin_replacing()
+        if role != "master":
+            self._let_write(before, True)
+        return role != "master"
+
+    def _is_whole(self, primary: Server) -> bool:
+        with _client(primary.port) as admin:
+            _, _, replicas = admin.role()
+        # One that writes its file anew would lose by a kill what is only in the new one.
+        return len(replicas) == REPLICAS and not any(
+            self._is_writing(server) for server in self.sentinels.servers.values()
+        )
+
+    def _is_writing(self, server: Server) -> bool:
+        with _client(server.port) as admin:
+            return bool(admin.info("persistence")["aof_rewrite_in_progress"])
+
+    def _let_write(self, server: Server, is_so: bool) -> None:
+        with _client(server.port) as admin:
+            admin.config_set("min-replicas-to-write", 0 if is_so else REPLICAS + 1)
 
 
 class Wires:
@@ -234,8 +244,11 @@ class _SentinelWire(Wire):
         return data
 
 
-def _admin(server: Server) -> redis_py.Redis:
-    return _client(server.port)
+def _start(server: Server) -> None:
+    for _ in range(STARTS):
+        with contextlib.suppress(BluequeError):
+            return server.start()
+    server.start()
 
 
 def _client(port: int) -> redis_py.Redis:
