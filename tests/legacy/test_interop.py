@@ -12,12 +12,13 @@ from pathlib import Path
 
 import legacy
 import pytest
-from legacy import ledger, release
+from legacy import Legacy, ledger, release
 from running import ROOT, state_of, until
 from transactions import protocol
 
 from blueque import Client, NotOwner, Retry, WrongState
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol import permissions
 from blueque.protocol.ends import End
 from blueque.system.process import fork, host_name, node_id, wait_for
 
@@ -749,3 +750,31 @@ def test_a_task_that_its_listener_has_cannot_be_cancelled(legacy, queue, state):
         queue.cancel(task_id)
 
     assert state() == before
+
+
+def test_a_user_with_its_role_is_enough_for_it(programs, client, cli, url):
+    rules = permissions.rules(["legacy"])
+    cli.execute_command("ACL", "SETUSER", "old", "reset", "on", ">pw", *rules)
+    cli.acl_log_reset()
+    legacy = Legacy(url.replace("//", "//old:pw@"), programs)
+    (ids,) = legacy.run(ENQUEUE, "video", ["in", "in"])
+    legacy.run("client.get_queue('video').schedule('in', 1.0)")
+    started = [legacy.start(PROMOTE, "video"), legacy.start(RUN, "video", "show")]
+    finished(cli, 3)
+    failed = client.get_queue("audio").enqueue("in")
+    legacy.run("""
+processor = client.get_processor(client.get_listener("audio").listen())
+processor.start(os.getpid())
+processor.fail("broken")
+""")
+    assert client.get_task(failed).status == "failed"
+
+    legacy.run(DELETE, "video", ids[0])
+
+    assert [each["status"] for each in legacy.run(READ, *ids)] == [None, "complete"]
+    assert is_quiet(*started)
+    # redis-py goes on without it.
+    assert {entry["object"] for entry in cli.acl_log()} <= {"client|setinfo", "client"}
+    for program in started:
+        program.stop()
+    cli.acl_deluser("old")
