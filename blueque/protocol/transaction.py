@@ -164,7 +164,9 @@ def transact(
         except RedisAway as error:
             redis.close()
             is_unknown = is_unknown or is_sent
-            if (is_sent and not repeatable) or _is_forbidden(error):
+            if _is_forbidden(error):
+                raise
+            if is_sent and not repeatable:
                 raise _unknown(name, look, error) from error
             if not patience.may_reconnect(error):
                 patience.pause_or_raise(_unknown(name, look, error) if is_unknown else error)

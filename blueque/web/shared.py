@@ -22,6 +22,7 @@ from blueque.errors import (
     NoSuchGroup,
     NoSuchSchedule,
     NoSuchTask,
+    NotReplicated,
     RedisAway,
     RedisRefused,
 )
@@ -162,6 +163,8 @@ def explained(error: Exception, path: str) -> Failure:
         return Failure("No such task", f"There is no task {error.task_id}.", 404, advice)
     if isinstance(error, NoSuchGroup | NoSuchSchedule):
         return Failure("No such page", _sentence(error), 404)
+    if isinstance(error, NotReplicated):
+        return Failure("Not confirmed", _sentence(error), 503)
     if isinstance(error, RedisAway):
         return Failure("Redis does not answer", _sentence(error), 503)
     if isinstance(error, RedisRefused):
