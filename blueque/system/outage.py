@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 
-from blueque.errors import OURS, NotReplicated, RedisRefused
+from blueque.errors import OURS, NotReplicated, RedisAway, RedisRefused
 from blueque.system.backoff import pause
 
 log = logging.getLogger("blueque")
@@ -81,6 +81,8 @@ def _refused(reason: Exception | str | None) -> str | None:
     """
     if isinstance(reason, NotReplicated):  # what waits for no replica succeeds
         return "waits for replicas"
+    if isinstance(reason, RedisAway) and isinstance(reason.__cause__, RedisRefused):
+        reason = reason.__cause__  # after the patience of a call; what only reads may succeed
     if isinstance(reason, RedisRefused) and reason.code not in OURS:
         command = reason.command.partition(" ")[0]
         return (

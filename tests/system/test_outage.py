@@ -65,6 +65,21 @@ def test_what_holds_for_many_commands_is_said_once_for_all(outage, said):
     assert said() == ["Redis refused HSET a: OOM no memory", "Redis no longer answers OOM"]
 
 
+def test_what_is_refused_for_a_while_is_said_once_though_reads_succeed_meanwhile(outage, said):
+    """Most calls tell of it when their patience is over, some at once."""
+    away = RedisAway("Redis is not ready: NOREPLICAS too few")
+    away.__cause__ = RedisRefused("NOREPLICAS too few")
+    for _ in range(2):
+        outage.note(away, "waiting", "beat")
+        outage.note(away.__cause__, "waiting", "orders")
+        outage.note(None, duty="read")
+
+    outage.note(None, duty="orders")
+    outage.note(None, duty="beat")
+
+    assert said() == [str(away), "Redis no longer answers NOREPLICAS"]
+
+
 def test_a_refused_certificate_does_not_mean_that_redis_answers(outage, said):
     """It is named once all the same, also behind an outage of another kind."""
     for _ in range(2):
