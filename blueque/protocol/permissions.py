@@ -111,17 +111,21 @@ def _tries_of(rights: Rights, without: set[str]) -> dict[str, Command]:
 
 def _try(redis: Redis, tried: Mapping[str, Command]) -> dict[str, RedisRefused]:
     """Return by their rules why commands are refused: for lack of a right, or by a cluster."""
+    # Behind a MULTI, Valkey refuses a WATCH before it looks at the rights.
+    before = {rule: command for rule, command in tried.items() if rule == "+watch"}
+    behind = {rule: command for rule, command in tried.items() if rule not in before}
     connection = redis.connection()
     try:
         prove(connection)
+        replies = connection.exchange([*before.values()]) if before else []
         # Once more, for the commands below: without it, Redis would run them.
         raise_refusal(connection.exchange([("MULTI",)]))
-        replies = connection.exchange([*tried.values()])
+        replies += connection.exchange([*behind.values()])
     finally:
         connection.close()  # without an EXEC: Redis discards the commands
     return {
         rule: reply
-        for rule, reply in zip(tried, replies, strict=True)
+        for rule, reply in zip([*before, *behind], replies, strict=True)
         if isinstance(reply, RedisRefused) and (_is_about(reply, rule) or reply.code in CLUSTER)
     }
 
