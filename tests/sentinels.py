@@ -17,6 +17,7 @@ from authority import Authority
 from running import until
 from wire import Wire
 
+from blueque.model import keys
 from blueque.system.embedded_redis import Server, find_server
 
 SERVICE = "gpu"
@@ -118,6 +119,12 @@ class Sentinels:
             except redis_py.RedisError:
                 return False
 
+    def take_for_dead_after(self, milliseconds: int) -> None:
+        """Have the Sentinels be more or less patient than DOWN_AFTER, as a busy machine needs it."""
+        for port in self._ports:
+            with self._ask(port) as sentinel:
+                sentinel.sentinel_set(SERVICE, "down-after-milliseconds", milliseconds)
+
     def lose_sentinels(self, count: int) -> None:
         """Kill the last ones."""
         for popen in self._popens[-count:]:
@@ -153,15 +160,23 @@ class Sentinels:
         """Let neither Sentinels nor replicas reach it any more, and clients go on."""
         self.wires[primary.port].stall_servers()
 
-    def heal(self, server: Server) -> None:
-        """Take back what has happened to a server; one that was killed is a replica now."""
+    def heal(self, server: Server, at_once: bool = False) -> None:
+        """Take back what has happened to a server; one that was killed is a replica now.
+
+        at_once: so is any other. By themselves Sentinels wait for 8 seconds before they have one
+            that thinks that it is the primary be a replica.
+        """
         if server.port in self.wires:
             self.wires[server.port].heal()
+        place = self.place(self.primary())
         try:
             os.kill(server.pid, signal.SIGCONT)
         except RuntimeError:  # it was killed
-            server.options += ("--replicaof", "127.0.0.1", str(self.place(self.primary())))
+            server.options += ("--replicaof", "127.0.0.1", str(place))
             server.start()
+        if at_once:
+            with redis_py.Redis(port=server.port) as admin:
+                admin.replicaof("127.0.0.1", place)
 
     # Inside
 
@@ -183,8 +198,9 @@ class Sentinels:
         wanted = (len(self.servers) - 1, len(self._ports) - 1)
         return (state["num-slaves"], state["num-other-sentinels"]) == wanted
 
-    def _ask(self) -> redis_py.Redis:
-        return redis_py.Redis(port=self._ports[0], password=PASSWORD, decode_responses=True)
+    def _ask(self, port: int = 0) -> redis_py.Redis:
+        port = port or self._ports[0]
+        return redis_py.Redis(port=port, password=PASSWORD, decode_responses=True)
 
     def _start(self, port: int, primary: int, directory: Path) -> subprocess.Popen[bytes]:
         path = directory / f"{port}.conf"
@@ -204,6 +220,26 @@ class Sentinels:
             return subprocess.Popen(
                 [executable, str(path), "--sentinel"], stdout=log, stderr=log, process_group=0
             )
+
+
+def beats(server: Server, queue: str) -> dict[str, int]:
+    """Return how often each listener of a queue has beaten, as this server knows; nothing if it does
+    not answer.
+    """
+    try:
+        with redis_py.Redis(port=server.port, decode_responses=True) as admin:
+            nodes = admin.zrange(keys.nodes(queue), 0, -1)
+            return {
+                node: int(admin.hget(keys.listener(queue, node), "beat") or 0) for node in nodes
+            }
+    except redis_py.RedisError:
+        return {}
+
+
+def have_beaten(server: Server, queue: str, before: dict[str, int]) -> bool:
+    """Tell whether each of these listeners has beaten since, as this server knows."""
+    found = beats(server, queue)
+    return all(found.get(node, 0) > count for node, count in before.items())
 
 
 # By name; each is undone by `heal`.

@@ -1,55 +1,51 @@
-"""Listeners behind Sentinel: tasks run on while the primary is killed, stands still or is replaced."""
+"""Listeners behind Sentinel: fifty tasks run on while one primary after the other is killed, stands
+still, is replaced or cut off.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
+from handlers import WORK, ended, is_sound, ledger, let_go, running
+from running import Programs, patched, until
+from sentinels import DOWN_AFTER, FAILOVER, FAULTS, WHOLE, beats, have_beaten, watched
 
-import pytest
-import redis as redis_py
-from handlers import WORK, begin, ended, ledger, let_go
-from running import Programs
-from sentinels import Sentinels, watched
-
-from blueque.system.embedded_redis import Server
-
-TASKS = 6
+SLOTS = {"one": 20, "two": 20, "three": 10}  # by host
+QUEUE = "work"
+# A connection that is used asks so often which server is the primary.
+OFTEN = patched({"connection.sentinel.ASK_EVERY": 0.5})
 
 
-@pytest.fixture
-def service(tmp_path) -> Iterator[Sentinels]:
-    with watched(tmp_path, 2, 3) as service:
-        yield service
-
-
-def kill(service: Sentinels, primary: Server) -> None:
-    primary.kill()
-
-
-def freeze(service: Sentinels, primary: Server) -> None:
-    os.kill(primary.pid, signal.SIGSTOP)
-
-
-def replace(service: Sentinels, primary: Server) -> None:
-    service.fail_over()
-
-
-@pytest.mark.parametrize("fault", [kill, freeze, replace])
-def test_running_tasks_end_once_at_the_new_primary(service, tmp_path, fault):
-    with Programs(service.url, tmp_path) as programs:
+def test_fifty_running_tasks_end_once_whatever_happens_to_their_primaries(tmp_path):
+    with (
+        watched(tmp_path, 2, 3, by_wire=True) as service,
+        Programs(service.url, tmp_path, OFTEN) as programs,
+    ):
+        service.take_for_dead_after(10_000)
         programs.write(WORK)
-        listener = programs.listener("work:run", "--beat", "0.5s", slots=TASKS)
-        tasks = [begin(programs, "wait") for _ in range(TASKS)]
-        primary = service.primary()
-        with redis_py.Redis(port=primary.port) as admin:
-            assert admin.wait(2, 10_000) == 2  # replicas have what was acknowledged
+        listeners = [
+            programs.listener("work:run", "--beat", "0.5s", "--host", host, slots=slots, spool=host)
+            for host, slots in SLOTS.items()
+        ]
+        queue = programs.client.get_queue(QUEUE)
+        ids = [queue.enqueue("wait") for _ in range(sum(SLOTS.values()))]
+        tasks = [running(programs, task) for task in ids]
+        service.take_for_dead_after(DOWN_AFTER)
 
-        fault(service, primary)
-        service.other_than(primary)
+        for strike in FAULTS.values():
+            until(service.is_whole, WHOLE, "replicas that have all")
+            primary = service.primary()
+            before = beats(primary, QUEUE)
+            strike(service, primary)
+            new = service.other_than(primary)
+            service.heal(primary, at_once=True)
+            until(lambda: have_beaten(new, QUEUE, before), FAILOVER, "a beat of each at another")  # noqa: B023
+
+        now = [programs.client.get_task(task.id) for task in tasks]
+        assert [(one.status, one.pid, one.token) for one in now] == [
+            ("started", task.pid, task.token) for task in tasks
+        ]
         let_go(programs)
-
-        done = [ended(programs.client, task.id, 40) for task in tasks]
-        assert [(task.status, task.attempt) for task in done] == [("complete", 1)] * TASKS
-        assert sorted(line.task for line in ledger(programs)) == sorted(task.id for task in tasks)
-        assert listener.stop() == 0
+        done = [ended(programs.client, task.id) for task in tasks]
+        assert {(task.status, task.attempt) for task in done} == {("complete", 1)}
+        assert sorted(line.task for line in ledger(programs)) == sorted(ids)
+        assert is_sound(programs.client)
+        assert [listener.stop() for listener in listeners] == [0] * len(SLOTS)

@@ -23,28 +23,38 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import redis as redis_py
 from chaos_ledger import Ledger, Run
 from chaos_stage import WORK, now
 from running import Listener, Programs, is_there, until
-from sentinels import FAULTS, WHOLE, Sentinels, watched
+from sentinels import FAULTS, WHOLE, Sentinels, beats, have_beaten, watched
 
 from blueque import Client
 from blueque.audit.audit import audit
 from blueque.errors import Contended, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.model import keys
-from blueque.system.embedded_redis import Server
 
 QUEUE = "failover"
 BEAT = 1.0
 HOSTS = {"one": 3, "two": 3, "three": 2}  # slots, each of them a listener, by host
 REPLICAS, SENTINELS, PRODUCERS = 2, 3, 2
+DOWN_AFTER = 1000  # milliseconds; more than a busy machine makes a server wait
 BACKLOG = 8  # tasks in line that are enough
 PATIENCE = 5.0  # seconds that a call of a producer takes, when it cannot reach Redis
 RUNNING = 30.0  # seconds until so many tasks run as a failover is to meet
 DRAIN = 90.0  # seconds by which all has ended after the last failover
-HELD = (0.0, 8.0)  # seconds for which what has happened to a primary lasts longer than the failover
 ENDED = ("complete", "failed", "cancelled")
+
+
+class Pace(NamedTuple):
+    """How long things take, in seconds.
+
+    task: at least and at most. held: what has happened to a primary lasts so much longer than the
+        failover. at_once: then the server is a replica at once, and not when Sentinel sees to that.
+    """
+
+    task: tuple[float, float] = (2.0, 20.0)
+    held: tuple[float, float] = (0.0, 8.0)
+    at_once: bool = False
 
 
 class Variant(NamedTuple):
@@ -112,8 +122,10 @@ class Failover(NamedTuple):
 class Stage:
     """Everything that takes part."""
 
-    def __init__(self, service: Sentinels, variant: Variant, directory: Path, seed: int) -> None:
-        self.service, self._options = service, _options_of(variant)
+    def __init__(
+        self, service: Sentinels, variant: Variant, directory: Path, seed: int, pace: Pace
+    ) -> None:
+        self.service, self._options, self.pace = service, _options_of(variant), pace
         self._path, self._began = directory / "ledger", now()
         self._log_path = directory / "failovers.log"
         self.ledger = Ledger(self._path)
@@ -170,23 +182,24 @@ class Stage:
         until(service.is_whole, WHOLE, "all replicas at the primary")
         most = sum(HOSTS.values())
         until(lambda: len(self.running()) * 2 >= most, RUNNING, f"{most // 2} running tasks")
-        primary, running, beats = service.primary(), len(self.running()), self._beats()
+        primary, running = service.primary(), len(self.running())
+        before = beats(primary, QUEUE)
         self.log(f"{kind} port={primary.port} tasks={running}")
         began = now()
         FAULTS[kind](service, primary)
         new = service.other_than(primary)
         named = now() - began
         self.log(f"primary port={new.port}")
-        heal_at = now() + self._chance.uniform(*HELD)
+        heal_at = now() + self._chance.uniform(*self.pace.held)
         is_healed = False
 
         def have_left() -> bool:
             nonlocal is_healed
             if not is_healed and now() >= heal_at:
-                service.heal(primary)
+                service.heal(primary, self.pace.at_once)
                 is_healed = True
                 self.log(f"healed port={primary.port}")
-            return is_healed and self._have_beaten(new, beats)
+            return is_healed and have_beaten(new, QUEUE, before)
 
         try:
             until(have_left, WHOLE, "a beat of each listener at the new primary")
@@ -195,24 +208,6 @@ class Stage:
                 service.heal(primary)
         self.failovers.append(Failover(kind, running, named, now() - began))
         self.log("all listeners have left")
-
-    def _beats(self) -> dict[str, int]:
-        """Return how often each listener has beaten, by its key."""
-        return self._beats_at(self.service.primary())
-
-    def _beats_at(self, server: Server) -> dict[str, int]:
-        with redis_py.Redis(port=server.port, decode_responses=True) as admin:
-            names = [keys.listener(QUEUE, node) for node in admin.zrange(keys.nodes(QUEUE), 0, -1)]
-            return {name: int(admin.hget(name, "beat") or 0) for name in names}
-
-    def _have_beaten(self, server: Server, before: dict[str, int]) -> bool:
-        try:
-            found = self._beats_at(server)
-        except redis_py.RedisError:
-            return False
-        return found.keys() >= before.keys() and all(
-            found[name] > count for name, count in before.items()
-        )
 
 
 def _options_of(variant: Variant) -> dict[str, Any]:
@@ -223,12 +218,12 @@ def _options_of(variant: Variant) -> dict[str, Any]:
 
 
 class Failovers:
-    """One run. seconds: how long a task takes, at least and at most."""
+    """One run."""
 
-    def __init__(self, stage: Stage, seconds: tuple[float, float], seed: int) -> None:
+    def __init__(self, stage: Stage, seed: int) -> None:
         self._stage = stage
         self._producers = [
-            Producer(stage.client(), seconds, seed + number) for number in range(PRODUCERS)
+            Producer(stage.client(), stage.pace.task, seed + number) for number in range(PRODUCERS)
         ]
         self.wrong: list[str] = []
         self.table: dict[str, object] = {}
@@ -363,19 +358,21 @@ def fail_over(
     seconds: float,
     failovers: int,
     tasks: int = 0,
-    each: tuple[float, float] = (2.0, 20.0),
+    pace: Pace = Pace(),  # noqa: B008  # it does not change
 ) -> Failovers:
-    """Have failovers for so long, and return what came of it. each: seconds that a task takes."""
+    """Have so many failovers in so many seconds, or longer, and return what came of it."""
     chosen = VARIANTS[variant]
     with (
         contextlib.ExitStack() as stack,
-        watched(directory, REPLICAS, SENTINELS, *chosen.options, by_wire=True) as service,
+        watched(
+            directory, REPLICAS, SENTINELS, *chosen.options, by_wire=True, down_after=DOWN_AFTER
+        ) as service,
     ):
-        stage = Stage(service, chosen, directory, seed)
+        stage = Stage(service, chosen, directory, seed, pace)
         for programs in stage.hosts.values():
             stack.enter_context(programs)
         stack.callback(stage.control.close)
-        run = Failovers(stage, each, seed)
+        run = Failovers(stage, seed)
         run.run(seconds, failovers, tasks)
     if chosen.is_safe:
         run.wrong += [
