@@ -25,7 +25,7 @@ SERVICE = "gpu"
 DOWN_AFTER = 500  # milliseconds
 PASSWORD = "of the sentinels"
 OPTIONS = ("--repl-diskless-sync", "no", "--hz", "100", "--repl-ping-replica-period", "1")
-FAILOVER = 30.0  # seconds until another primary is named
+FAILOVER = 60.0  # seconds until another primary is named
 WHOLE = 60.0  # seconds until all are back that something has happened to
 
 

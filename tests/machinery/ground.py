@@ -51,6 +51,7 @@ class Scenario:
         own is left out.
     untouched: listeners that nobody takes for dead. dead: those that 1.0.0 takes for dead.
     retry_safe: tasks that may be started again without asking.
+    goes_back: whether Redis may go back, which is a fault of nobody.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Scenario:
     untouched: Sequence[str] = ()
     dead: frozenset[str] = frozenset()
     retry_safe: frozenset[str] = frozenset()
+    goes_back: bool = False
 
     def longer_bounds(self) -> Sequence[tuple[int, int]]:
         if self.longer is not None:
@@ -130,6 +132,8 @@ class Ground:
             prefix,
             is_thorough=self.scenario.is_thorough,
             is_reduced=self.is_reduced,
+            begin_again=(lambda: self._see(*self._beginning)) if self.scenario.goes_back else None,
+            went_back=lambda: oracle.undo(world.ledger, self._state()),
         )
         self._stepper = stepper
         stepper.run()
@@ -255,10 +259,12 @@ def _reader(name: str) -> tuple[str | int, ...]:
             keys.inputs(""),
             keys.group(""),
             keys.schedule(""),
+            keys.PREFIX + "feed_",
+            keys.PREFIX + "fed_",
         )
     ):
         return ("HGETALL", name)
-    if name.startswith(keys.key_kept("")):
+    if name.startswith((keys.key_kept(""), keys.PREFIX + "feeder_")):
         return ("GET", name)
     if name.startswith(keys.spawned("")):  # ids of 16 bytes each
         return ("SCARD", name)

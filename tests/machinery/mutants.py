@@ -28,7 +28,7 @@ from blueque.protocol.create import _form
 class Mutant(NamedTuple):
     """One change of the text of one function, and the space of schedules in which it shows.
 
-    module: of blueque.protocol, or of blueque for a method.
+    module: of blueque.protocol, or of blueque for a method, or with a dot in it.
     function: or Class.method.
     scenario: of the explorer, or the id of a test that has to fail.
     """
@@ -160,7 +160,8 @@ def applied(mutant: Mutant) -> Iterator[None]:
 
 def _original(mutant: Mutant) -> tuple[ModuleType, Callable[..., Any]]:
     its_class, _, name = mutant.function.rpartition(".")
-    module = importlib.import_module(f"blueque.{'' if its_class else 'protocol.'}{mutant.module}")
+    room = "" if its_class or "." in mutant.module else "protocol."
+    module = importlib.import_module(f"blueque.{room}{mutant.module}")
     return module, getattr(getattr(module, its_class) if its_class else module, name)
 
 

@@ -528,6 +528,20 @@ class Ledger:
         return None
 
 
+def undo(ledger: Ledger, state: State) -> None:
+    """Have the notes say what can be asked for now that Redis has gone back to this.
+
+    What a producer or a person was told may be undone. A task whose start is undone may be started
+    once more, unless Redis still knows that it is reserved for that attempt.
+    """
+    ledger.accepted &= state.tasks.keys()
+    ledger.deleted -= state.tasks.keys()
+    for task, tokens in ledger.starts.items():
+        its = state.tasks.get(task, {})
+        if its.get("token") != tokens[-1] or its.get("status") in ("pending", "scheduled"):
+            ledger.consents[task] += 1
+
+
 def unfinished_business(ledger: Ledger, state: State, node: str) -> str | None:
     """Return what a listener that lives, and that nobody takes for dead, has left; it has looked
     for work in vain.

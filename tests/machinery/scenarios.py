@@ -12,6 +12,7 @@ from typing import Any
 import actors
 import group_actors
 import legacy_actors
+from failover_scenarios import FAILOVERS
 from ground import Program, Scenario, by
 from group_actors import WHOLE
 from legacy_logic import LegacyQueue
@@ -1932,5 +1933,5 @@ HOLES = [
     ),
 ]
 
-OURS += SCHEDULES
+OURS += [*SCHEDULES, *FAILOVERS]
 SCENARIOS = {scenario.name: scenario for scenario in [*OURS, *HOLES]}

@@ -26,6 +26,7 @@ from blueque.errors import RedisAway
 from blueque.protocol import transaction
 
 END = "end"  # what is still on its way arrives when all is over
+BACK = "back"  # Redis goes back by so many changes
 
 
 class Fault(enum.StrEnum):
@@ -107,6 +108,9 @@ class Stepper:
     """One schedule. It follows `prefix`, then lets everybody run on undisturbed.
 
     check: tells after each change what is wrong in Redis now, or None.
+    begin_again: puts Redis back as it was at the beginning, if it may go back, as a replica does that
+        takes over: to a beginning of the history. All connections are lost then. went_back: called
+        after that.
     is_reduced: leaves out the schedules that differ from another only in when a write arrives that
         Redis refuses.
     """
@@ -121,6 +125,8 @@ class Stepper:
         *,
         is_thorough: bool = False,
         is_reduced: bool = False,
+        begin_again: Callable[[], object] | None = None,
+        went_back: Callable[[], object] = lambda: None,
     ) -> None:
         self.choices: list[str] = []
         self.costs: list[int] = []  # of the choices up to each
@@ -128,6 +134,10 @@ class Stepper:
         self.steps: list[tuple[str, list[Command]]] = []
         self.wrong: str | None = None
         self.held: list[Held] = []  # what has not been delivered yet
+        self.age = 0  # how many times Redis has gone back
+        self._begin_again, self._went_back = begin_again, went_back
+        self._history: list[list[Command]] = []  # the changes that Redis has executed
+        self._has_changed = False  # since the last choice
         self._connect, self._actors, self._bounds, self._check = connect, actors, bounds, check
         self._prefix, self._is_thorough, self._is_reduced = prefix, is_thorough, is_reduced
         self._preemptions = self._faults = 0
@@ -186,9 +196,9 @@ class Stepper:
 
     def done(self, actor: Actor, replies: list[Any]) -> None:
         """Redis has executed what the actor sent."""
-        self._is_dirty = self._is_dirty or (
-            actor.is_changing and not was_refused(actor.commands, replies)
-        )
+        if actor.is_changing and not was_refused(actor.commands, replies):
+            self._is_dirty = True
+            self._history.append(actor.commands)
 
     def hold(self, actor: Actor, connection: Connection, commands: list[Command]) -> None:
         self.held.append(Held(actor.name, connection, commands, len(self.choices)))
@@ -218,7 +228,7 @@ class Stepper:
                 self._deliver_in_vain()
             if self._is_dirty and len(self.choices) >= len(self._prefix):
                 self.wrong = self.wrong or self._check()
-            self._is_dirty = False
+            self._has_changed, self._is_dirty = self._is_dirty, False
             options = [] if self.wrong else self._options(last)
             if not options:
                 return None
@@ -226,12 +236,17 @@ class Stepper:
             if choice == END:
                 return None
             who, _, what = choice.partition(": ")
+            if who == BACK:
+                self._go_back(choice, int(what))
+                continue
             if who != "deliver":
                 (actor,) = [actor for actor in self._actors if actor.name == who]
                 actor.fault = Fault(what) if what else None
                 return actor
-            self.steps.append((choice, self.held[int(what)].commands))
-            self._deliver(self.held[int(what)])
+            held = self.held[int(what)]
+            self.steps.append((choice, held.commands))
+            if not was_refused(held.commands, self._deliver(held)):
+                self._history.append(held.commands)
             self._is_dirty = True
 
     def _options(self, last: Actor | None) -> list[Option]:
@@ -243,8 +258,9 @@ class Stepper:
             if held.since < len(self.choices) or not live
         ]
         delivery = [Option(f"deliver: {number}") for number in may_arrive]
+        back = self._ways_back()
         if not live:
-            return [*delivery, Option(END)] if delivery else []
+            return [*delivery, Option(END), *back] if delivery or back else []
         price = 0 if last is None or last.is_over else 1
         if price:
             live = [
@@ -262,7 +278,34 @@ class Stepper:
                 for actor, option in zip(live, options[:], strict=True)
                 for fault in actor.possible_faults(self._is_thorough)
             ]
-        return options + delivery
+        return options + delivery + back
+
+    def _ways_back(self) -> list[Option]:
+        """Return by how many changes Redis may go back now. It makes no difference whether it does so
+        after a change, or later, before the next one.
+        """
+        may_go = self._begin_again is not None and self._faults < self._bounds.faults
+        if not may_go or (self._is_reduced and not self._has_changed):
+            return []
+        return [Option(f"{BACK}: {count}", 0, 1) for count in range(1, len(self._history) + 1)]
+
+    def _go_back(self, choice: str, count: int) -> None:
+        """Have Redis be what it was before its last changes."""
+        assert self._begin_again is not None
+        self._begin_again()
+        self._history = self._history[:-count]
+        for commands in self._history:
+            connection = self._connect()
+            # not what is looked at behind it
+            connection.exchange(commands[: (place_of_exec(commands) or len(commands)) + 1])
+            connection.close()
+        for held in self.held:  # it was on its way to the server that is gone
+            held.connection.close()
+        self.held.clear()
+        self.age += 1
+        self.steps.append((choice, []))
+        self._is_dirty = True
+        self._went_back()
 
     def _choose(self, options: list[Option]) -> str:
         option = options[0]
@@ -314,10 +357,14 @@ class SteppedConnection(Exchange):
         self._stepper, self._actor, self._connection = stepper, actor, connection
         self._replies: list[Any] = []
         self._is_held = False
+        self._age = stepper.age
 
     def send(self, commands: Iterable[Command]) -> None:
         sent = list(commands)
         fault = self._stepper.step(self._actor, sent)
+        if self._age != self._stepper.age:
+            self.close()
+            raise RedisAway("the server is another one")
         if fault is Fault.DELAY:
             self._is_held = True
             self._stepper.hold(self._actor, self._connection, sent)

@@ -19,7 +19,7 @@ from explore import Explorer, open_explorer
 from ground import Ground, Scenario
 from mutants import MUTANTS
 from scenarios import HOLES, OURS, SCENARIOS, by, nothing
-from stepper import Fault
+from stepper import END, Fault
 from world import QUEUE, World
 
 from blueque.connection.redis import Redis
@@ -188,6 +188,23 @@ def test_each_fault_does_what_it_says(fault: Fault, tasks: int, writes: int, exp
 
     (names,) = ground.redis.read(("KEYS", "blueque_task_*"))
     assert (len(names), len(steps)) == (tasks, writes), steps
+
+
+@pytest.mark.parametrize(("back", "tasks"), [(1, 1), (2, 0)])
+def test_redis_goes_back_to_a_beginning_of_the_history(back: int, tasks: int, explore: Explorer):
+    producer = by(produce, 2)
+    scenario = Scenario("enqueue", nothing(), {"producer": producer}, [], faults=frozenset())
+    ground = explore.ground(replace(scenario, drain=lambda world: None, goes_back=True), (0, 1))
+    whole = ground.run()
+    (first,) = ground.redis.read(("KEYS", "blueque_task_*"))
+    assert whole.choices.pop() == END
+    schedule = [*whole.choices, f"back: {back}"]
+
+    run = ground.run(schedule)
+
+    (left,) = ground.redis.read(("KEYS", "blueque_task_*"))
+    assert (len(first), len(left), run.choices[: len(schedule)]) == (2, tasks, schedule)
+    assert set(left) < set(first)
 
 
 @pytest.mark.parametrize("is_reduced", [True, False])
