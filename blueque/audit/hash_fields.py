@@ -6,7 +6,6 @@ docs/protocol/audit.md, "Invariants", has the same in words.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from blueque.audit.observation import Finding, Keys, TaskSeen
 from blueque.audit.reads import read_groups
 from blueque.connection.redis import Command, Redis, as_fields, as_hash
 from blueque.model import group, keys, schedule, task
-from blueque.model.encoding import integer, number
+from blueque.model.encoding import due, from_json, integer, number
 from blueque.model.record import Types
 from blueque.model.retry import Retry
 from blueque.queries import feeds
@@ -36,7 +35,7 @@ def _state(*known: str) -> Callable[[str], None]:
 
 
 def _object(text: str) -> None:
-    if not isinstance(json.loads(text), dict):
+    if not isinstance(from_json(text), dict):
         raise ValueError(text)
 
 
@@ -46,13 +45,14 @@ def _duration(text: str) -> None:
 
 
 def _numbers(fields: Mapping[str, Any]) -> dict[str, Callable[[str], Any]]:
-    return {name: read for name, read in fields.items() if read in (integer, number)}
+    return {name: read for name, read in fields.items() if read in _KINDS}
 
 
 # What each kind is called in a sentence.
 _KINDS: Mapping[Any, str] = {
     integer: "integer",
     number: "number",
+    due: "time",
     _duration: "number",
     _policy: "retry policy",
     _object: "JSON object",
@@ -121,7 +121,7 @@ def _judge(key: str, fields: Mapping[str, str], types: Types) -> Iterator[Findin
 def _is_readable(read: Callable[[str], Any], text: str) -> bool:
     try:
         read(text)
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError):
         return False
     return True
 

@@ -132,9 +132,7 @@ def _queues(redis: Redis, observed: Observation, found: Keys) -> list[str]:
     for kind, wanted in _OF_A_QUEUE.items():
         prefix = _key(kind, "")
         names = unused if kind in _BEFORE_TASKS else used
-        names.update(
-            key.removeprefix(prefix) for key in found.starting(prefix) if found.types[key] == wanted
-        )
+        names.update(found.of(prefix, wanted))
     lines = map(keys.parse_line, found.starting(f"{keys.PREFIX}line_"))
     used.update(line[0] for line in lines if line is not None)
     queues = sorted(used | unused)

@@ -15,6 +15,7 @@ from blueque.backlog.jsonl import JsonRows
 from blueque.backlog.parquet import ParquetRows, count_rows
 from blueque.backlog.rows import Portion, Rows, Shape
 from blueque.errors import BacklogRefused
+from blueque.model.encoding import count_of, seconds_of
 from blueque.model.ids import ids_of_feed
 from blueque.model.new_task import Fields
 from blueque.protocol.bulk import Batch, NewTasks
@@ -211,14 +212,14 @@ class FeedChunks:
 
 def cursor(record: Mapping[str, str]) -> Cursor:
     """Return how far a feed is."""
-    row, offset, rows = (int(record.get(name, 0)) for name in ("row", "offset", "rows"))
+    row, offset, rows = (count_of(record.get(name)) for name in ("row", "offset", "rows"))
     return Cursor(
         record.get("file", ""),
         record.get("mark", ""),
         row,
         offset,
         rows,
-        float(record.get("share", 0)),
+        seconds_of(record.get("share")) or 0.0,
     )
 
 

@@ -113,9 +113,17 @@ def decode(text: str | None, encoding: str | None) -> Any:
     if text is None or encoding != "json":
         return text
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):  # another program has marked it as JSON: show the text
+        return from_json(text)
+    except ValueError:  # another program has marked it as JSON: show the text
         return text
+
+
+def from_json(text: str) -> Any:
+    """Return the value of JSON that another program may have written. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def day_of(now: float) -> str:
@@ -155,6 +163,11 @@ def number(text: str) -> float:
     return value
 
 
+def due(text: str) -> float:
+    """Read when a task is due; 1.0.0 may have scheduled it for never, `inf`. Raises ValueError."""
+    return float(text) if text == "inf" else number(text)
+
+
 def known_count(text: str | None) -> int | None:
     """Return a count that was read as text; None for no text, or malformed text of another program."""
     is_count = text is not None and text.isascii() and text.isdecimal() and len(text) < DIGITS
@@ -178,7 +191,7 @@ def time_or(text: str | None, now: float) -> str | float:
     """Return the text of a time that can be a score; `now` for no text, or malformed text of another
     program.
     """
-    return now if text is None or seconds_of(text) is None else text
+    return now if text != "inf" and seconds_of(text) is None else text or now
 
 
 def require_queue_name(name: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import record
-from blueque.model.encoding import GATE, integer, number, require_group_name, seconds_of
+from blueque.model.encoding import GATE, from_json, integer, number, require_group_name, seconds_of
 
 # The fields of a record. Type and meaning as in docs/protocol/groups.md, "Groups of tasks"; every
 # value is text in Redis.
@@ -81,7 +81,7 @@ class Links(NamedTuple):
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Links:
         """Return the links in the record of a group."""
-        conditions = json.loads(record.get("after", "{}"))
+        conditions = conditions_in(record.get("group", ""), record.get("after"))
         return cls(record.get("group"), conditions, record.get("broken", "hold"))
 
     def __bool__(self) -> bool:
@@ -104,6 +104,19 @@ class Links(NamedTuple):
             fields |= {} if self.broken == "hold" else {"broken": self.broken}
             fields["after"] = len(self.conditions)
         return fields
+
+
+def conditions_in(group: str, after: str | None) -> dict[str, str]:
+    """Return the conditions in the field `after` of the record of a group. Raises WrongGroup if they
+    cannot be read.
+    """
+    try:
+        conditions = {} if after is None else from_json(after)
+    except ValueError:
+        conditions = None
+    if not isinstance(conditions, dict):
+        raise WrongGroup(group, "its record does not say what its members wait for: blueque doctor")
+    return conditions
 
 
 def batch_of(queue: str) -> str:

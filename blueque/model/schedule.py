@@ -20,6 +20,7 @@ from blueque.model.cron import read_cron
 from blueque.model.encoding import (
     LAST_SECOND,
     count_of,
+    from_json,
     integer,
     is_sealed,
     known_count,
@@ -262,7 +263,7 @@ def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 def read_options(fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the options in a record; none if they cannot be read."""
     try:
-        found = json.loads(fields.get("options", ""))
+        found = from_json(fields.get("options", ""))
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
@@ -401,7 +402,7 @@ class Occurrence(NamedTuple):
     def read(cls, text: str) -> Occurrence | None:
         """Return what was written; None: it cannot be read."""
         try:
-            found = json.loads(text)
+            found = from_json(text)
             known = {name: found[name] for name in cls._fields if name in found}
             return cls(**known) if isinstance(known["planned"], int) else None
         except (ValueError, TypeError, KeyError):

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from blueque.errors import InvalidInput
 from blueque.model.cron import find_zone
-from blueque.model.encoding import decode, integer, is_sealed, number
+from blueque.model.encoding import decode, due, integer, is_sealed, number
 from blueque.model.labels import read_context
 from blueque.model.retry import Retry
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-
-def _due(text: str) -> float:
-    return float(text) if text == "inf" else number(text)  # 1.0.0 schedules for never, too
 
 
 # The fields of a task hash. Type and meaning as in docs/protocol.md, "Task"; every value is text in
@@ -101,7 +97,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "progress": str,
     "progress_at": number,
     "progress_first": str,
-    "eta": _due,
+    "eta": due,
     "created": number,
     "started": number,
     "finished": number,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from blueque.connection.redis import Command, Look, Redis
 from blueque.model import inputs, keys
 from blueque.model.conditions import DROPPED, is_marked, mark
-from blueque.model.encoding import count_of, seconds_of
+from blueque.model.encoding import count_of, time_or
 from blueque.model.group import group_of, workflow_of
 from blueque.model.states import FINISHED
 from blueque.protocol.cancelling import cancelled
@@ -216,5 +216,5 @@ def cancel_child(
 
 def later_than(eta: str | None, now: float) -> float | None:
     """Return the time if it is still to come, else None."""
-    time = seconds_of(eta)
-    return time if time is not None and time > now else None
+    time = now if eta is None else float(time_or(eta, now))
+    return time if time > now else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -10,7 +9,7 @@ from blueque.connection.redis import Command
 from blueque.errors import NoSuchGroup, NoSuchTask, WrongGroup
 from blueque.model import keys
 from blueque.model.encoding import count_of
-from blueque.model.group import MAKING, condition_on, group_of, status_of
+from blueque.model.group import MAKING, condition_on, conditions_in, group_of, status_of
 from blueque.model.new_task import NewTask
 from blueque.model.states import FINISHED
 from blueque.protocol.watches import Reads
@@ -264,7 +263,7 @@ class FoundParents(NamedTuple):
             state, cancel, after = self.joined[group]
             is_own = group == member_of
             require_open(group, "open" if is_own and state == "closed" else state, cancel)
-            wanted = _conditions_in(after)
+            wanted = conditions_in(group, after)
             if not is_own and not all(wanted.items() <= each.items() for each in joining):
                 why = "its members wait for others, with which it was opened: give this task a key"
                 raise WrongGroup(group, f"{why}, or have it wait for the same")
@@ -281,7 +280,7 @@ class FoundParents(NamedTuple):
     def is_opened_with(self, group: str, conditions: Mapping[str, str]) -> bool:
         """Tell whether a group that new tasks join was opened with these conditions."""
         after = self.joined[group].after
-        return after is not None and _conditions_in(after) == conditions
+        return after is not None and conditions_in(group, after) == conditions
 
     def require_closed(self) -> None:
         """Refuse parents that are open groups: their later members might wait for the group whose
@@ -301,11 +300,6 @@ def joins_of(tasks: Iterable[NewTask]) -> Joins:
             if conditions not in joining[-1:]:  # many often wait for the same
                 joining.append(conditions)
     return joins
-
-
-def _conditions_in(after: str | None) -> dict[str, str]:
-    """Return the conditions with which a group was opened, from its record."""
-    return {} if after is None else dict(json.loads(after))
 
 
 def require_parents(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from blueque.connection.redis import Command, Look, Redis
-from blueque.errors import HasDependents, WrongQueue, WrongState
+from blueque.errors import HasDependents, RedisRefused, WrongQueue, WrongState
 from blueque.model import keys
 from blueque.model.encoding import CENTURY, count_of, seconds_of
 from blueque.model.states import FINISHED
+from blueque.model.wrong_types import all_or_each
 from blueque.protocol.events import Event, after, count, record_in_queue, record_in_task
 from blueque.protocol.fields import TaskFields, flat, join_lines, remove_tags
 from blueque.protocol.moves import leave
@@ -23,7 +24,18 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
     (due,) = redis.read(("ZRANGEBYSCORE", keys.scheduled(queue), "-inf", now, "LIMIT", 0, limit))
     if not due:
         return None
+    refused: list[RedisRefused] = []
+    moved = all_or_each(
+        due,
+        lambda some: _enqueue_due(redis, queue, some, now),
+        lambda task, error: refused.append(error),
+    )
+    if refused and not any(moved):
+        raise refused[0]
+    return [task for some in moved for task in some]
 
+
+def _enqueue_due(redis: Redis, queue: str, due: Sequence[str], now: float) -> list[str]:
     def decide(scores: list[str | None], *replies: list[str | None]) -> Verdict[list[str]]:
         fields_of = dict(zip(due, map(TaskFields._make, replies), strict=True))
         # The score is read again: a task may have run meanwhile, and wait for a later eta.

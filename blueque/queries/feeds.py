@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Record = Mapping[str, str]
 
 TYPES: record.Types = {
-    **dict.fromkeys(("rows", "row", "tasks", "skipped"), integer),
+    **dict.fromkeys(("rows", "row", "offset", "tasks", "skipped"), integer),
     **dict.fromkeys(("created", "updated", "finished", "since", "share"), number),
 }
 

@@ -208,7 +208,7 @@ def _event(
         take = told.pop
         event, at, attempt = str(take("event")), float(take("at")), int(take("attempt", 0))
         return Event(task, event, at, attempt, _text(take("by", None)), told, queue, place)
-    except (ValueError, OverflowError, KeyError, TypeError, AttributeError):
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # written by another program
 
 

@@ -320,7 +320,7 @@ def _state(
     seen: float | None,
 ) -> str:
     if registered != "alive":
-        return registered
+        return registered if registered in ("dead", "1.0.0") else "gone"
     if beat_every in ("0", "0.0"):
         return "unattended"
     if seen is None or seen > _seconds(lease, units.LEASE):
@@ -330,10 +330,8 @@ def _state(
 
 def _seconds(text: str | None, otherwise: float) -> float:
     """Return a time of a registration; the default if it is missing or malformed."""
-    try:
-        return float(text) if text else otherwise
-    except ValueError:
-        return otherwise
+    seconds = seconds_of(text)
+    return otherwise if seconds is None else seconds
 
 
 def _parse(members: Iterable[str]) -> list[tuple[str, str]]:

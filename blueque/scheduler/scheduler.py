@@ -99,7 +99,8 @@ class Scheduler:
             self._look_at_clock()
         for name in sorted(looked_at):
             view = self._lookout.views[name]
-            if view.is_pending:
+            # What has worked for a queue ends its pause, so nothing is tried before that is over.
+            if view.is_pending and name not in self._refused:
                 self._refused.attempt(name, lambda queue: queue.wake_listener())
             elif view.refusal is not None:
                 self._refused.add(name, view.refusal)
