@@ -622,6 +622,7 @@ class PayloadRefused(BluequeError):
     """
 
     exit_code = CONFIGURATION
+    words = ("[encrypted: ", "[damaged]")  # how `shown` begins
 
     def __init__(self, owner: str, field: str, key: str | None, is_damaged: bool = False) -> None:
         of = owner if " " in owner else f"task {owner}"
@@ -639,7 +640,8 @@ class PayloadRefused(BluequeError):
     @property
     def shown(self) -> str:
         """What people see in the place of the payload: [encrypted: k1.0a1b2c3d], or [damaged]."""
-        return "[damaged]" if self.is_damaged else f"[encrypted: {self.key}]"
+        encrypted, damaged = self.words
+        return damaged if self.is_damaged else f"{encrypted}{self.key}]"
 
 
 class SpoolRefused(BluequeError):

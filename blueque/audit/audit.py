@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from blueque.audit import dependencies, groups, hash_fields, invariants, reads, schedules
@@ -27,11 +27,15 @@ __all__ = ["Finding", "Report", "audit", "repair", "report"]
 
 
 class Report(NamedTuple):
-    """The findings of an audit, and the number of queues and tasks that it has seen."""
+    """The findings of an audit, and the number of queues and tasks that it has seen.
+
+    payload_keys: how many unfinished tasks and schedules need each.
+    """
 
     findings: list[Finding]
     queues: int
     tasks: int
+    payload_keys: Mapping[str, int] = {}
 
 
 def audit(
@@ -55,6 +59,7 @@ def report(
     with contextlib.closing(redis.lenient()) as reader:
         observed, tasks, count = scan(reader)
         findings = [*_judge(reader, observed, tasks), *judge_locks(observed.holders)]
+        payload_keys = observed.payload_keys
         if settle and findings:
             pause(settle)
             findings = _confirmed(reader, findings, observed.holders)
@@ -66,7 +71,8 @@ def report(
             finding.task or "",
         )
     )
-    return Report(findings, sum(seen.is_used for seen in observed.queues.values()), count)
+    queues = sum(seen.is_used for seen in observed.queues.values())
+    return Report(findings, queues, count, payload_keys)
 
 
 def _judge(redis: Redis, observed: Observation, tasks: Sequence[str]) -> list[Finding]:

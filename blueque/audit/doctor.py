@@ -15,7 +15,7 @@ from blueque.audit.audit import Finding, Report
 from blueque.audit.sentinels import judge_sentinels
 from blueque.audit.server_check import Check
 from blueque.connection.redis import Redis
-from blueque.errors import NoSuchGroup, WrongGroup
+from blueque.errors import InvalidInput, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.columns import to_microseconds
 from blueque.model.task import Task
@@ -64,6 +64,33 @@ class Doctor:
             checks += _gone(reader, queues, seen.nodes, settle, self._serve)
             checks += map(_of_workflow, _half_made(reader))
             return [*checks, *_archives(reader, queues)]
+
+    def judge_keys(self, needed: Mapping[str, int]) -> Iterator[Check]:
+        """Yield the payload keys that are needed, but the first in our file: do not remove them yet.
+
+        needed: as in a Report.
+        """
+        payloads = self._redis.settings.payloads
+        file = None if payloads is None else payloads.file
+        try:
+            known = [] if file is None else [*file.read()]
+        except InvalidInput as error:
+            yield Check("payloads", "fail", f"{error}.")
+            return
+        for key, number in sorted(needed.items()):
+            things = (
+                "unfinished task or schedule needs"
+                if number == 1
+                else "unfinished tasks and schedules need"
+            )
+            sentence = f"{number} {things} payload key {key}"
+            if file is None:
+                yield Check("payloads", "ok", f"{sentence}.")
+            elif key not in known:
+                yield Check("payloads", "warn", f"{sentence}, which {file.path} does not have.")
+            elif key != known[0]:
+                sentence += f", which is not the first in {file.path}: keep it there."
+                yield Check("payloads", "ok", sentence)
 
     def give_up_workflows(self, by: str | None = None) -> list[Finding]:
         """Cancel the workflows whose producer stopped a day ago, and remove those that were cancelled

@@ -45,6 +45,8 @@ def judge_task(observed: Observation, task: str, seen: TaskSeen) -> Iterator[Fin
     if broken is not None:
         yield broken
         return
+    if seen.needs is not None and seen.status not in FINISHED:
+        observed.note_keys(seen.needs)
     if seen.lock is not None and seen.status in HELD:
         needs = needs_of(f"0,{seen.needs or ''}")
         limit = needs.limit if needs is not None and needs.lock == seen.lock else 1

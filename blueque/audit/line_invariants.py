@@ -10,7 +10,7 @@ from typing import NamedTuple
 from blueque.audit.observation import Finding, Holder, LineSeen, Observation, QueueSeen
 from blueque.model import keys
 from blueque.model.encoding import known_count, seconds_of
-from blueque.model.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of
+from blueque.model.lines import DEFAULT, HIGHEST, KEY, Needs, needs_of, parse_needs, priority_of
 from blueque.model.states import Place
 from blueque.queries.waiting_lines import lacking
 from blueque.text import hints
@@ -149,7 +149,7 @@ def _lacking(needs: Needs, lack: str, alive: dict[str, dict[str, int]]) -> str:
     if most >= dict(needs.resources)[lack]:
         return "no listener of that queue has all of it."
     if not most:
-        return f"no listener of that queue has any {lack}."
+        return f"no listener of that queue has any {lack.replace(KEY, 'payload key ', 1)}."
     return f"the most {lack} that a listener of that queue has is {hints.amount(most)}, {best}."
 
 

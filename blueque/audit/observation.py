@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from blueque.model import keys
-from blueque.model.lines import needs_of
+from blueque.model.lines import keys_among, needs_of, parse_needs
 from blueque.model.states import HELD, MARK, Entry, Place, Whereabouts
 
 # What costs order and time, but neither loses a task nor runs a task twice.
@@ -177,6 +178,7 @@ class Observation:
     holders: of each lock, the tasks that hold it, and how many tasks each allows to hold it.
     groups: the names of those that have a record. schedules: of those that have a record or are
         listed. malformed: what is wrong with fields of hashes that are no tasks.
+    payload_keys: how many unfinished tasks and schedules need each.
     """
 
     bad_keys: dict[str, Finding] = field(default_factory=dict)
@@ -190,6 +192,12 @@ class Observation:
     groups: list[str] = field(default_factory=list)
     schedules: list[str] = field(default_factory=list)
     malformed: list[Finding] = field(default_factory=list)
+    payload_keys: Counter[str] = field(default_factory=Counter)
+
+    def note_keys(self, text: str | None) -> None:
+        """Note the payload keys that an unfinished task needs, or a schedule. text: its needs."""
+        needs = parse_needs(text or "")
+        self.payload_keys.update(keys_among(needs.resources if needs is not None else ()))
 
     def listener(self, queue: str, node: str | None) -> ListenerSeen:
         return self.listeners.get((queue, node or ""), ListenerSeen())

@@ -14,7 +14,7 @@ from blueque.audit.reads import read_groups
 from blueque.connection.redis import Command, Redis, as_fields
 from blueque.errors import InvalidInput
 from blueque.model import keys
-from blueque.model.schedule import FIELDS, Definition, is_out_of_order, score_of
+from blueque.model.schedule import FIELDS, Definition, is_out_of_order, read_options, score_of
 
 CODES = (
     "schedule_score",
@@ -45,6 +45,7 @@ def judge(redis: Redis, observed: Observation) -> Iterator[Finding]:
         record = as_fields(_READ, values)
         if has_parameters:
             record["parameters"] = ""
+        observed.note_keys(str(read_options(record).get("needs", "")))
         yield from _judge(name, record, None if score is None else float(score))
         yield from _queue(name, record, observed)
 

@@ -30,6 +30,7 @@ def tell_ending(task: Task, *, has_result: bool = False) -> None:
 
 def _with_result(ending: str, task: Task) -> str:
     """Add the result of a complete task, cut to one line. A result of None adds nothing."""
+    task = task.for_people()
     if task.status != "complete" or task.result is None:
         return ending
     result = value_of(task, "result")

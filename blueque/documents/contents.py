@@ -52,6 +52,7 @@ _TEXTS = (
 
 def contents(task: Task, hide: Hide) -> dict[str, Any]:
     """Return, as JSON, the fields that `blueque show` adds to those of a list."""
+    task = task.for_people()
     found: dict[str, Any] = {name: task.fields.get(name) for name in ("error", "traceback")}
     found |= {"parameters": hide(value_of(task, "parameters")), "result": value_of(task, "result")}
     if "context" in task.fields:
@@ -74,7 +75,7 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
 def value_of(task: Task, name: str) -> Any:
     """Return parameters or result as they were given; as text if JSON cannot hold them."""
     try:
-        value = getattr(task, name)
+        value = getattr(task.for_people(), name)
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):  # NaN, or nested too deeply, written by another program
         return task.fields.get(name)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blueque.documents.schema import to_object
-from blueque.model.encoding import decode
 from blueque.model.schedule import read_options
 from blueque.text.format import times
 
@@ -53,13 +52,12 @@ def of_history(
 
 def item(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
     """Return a recurring task."""
-    text = seen.fields.get("parameters")
     counts = {name: seen.record.get(name, 0) for name in _COUNTED}
     return to_object(
         "one recurring task",
         seen.record,
         name=seen.name,
-        parameters=hide(decode(text, seen.fields.get("parameters_encoding"))),
+        parameters=hide(seen.template.parameters),
         options=options_of(seen, hide),
         overdue_seconds=seen.overdue,
         current_status=seen.status,
@@ -71,7 +69,9 @@ def item(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
 def options_of(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
     """Return the options of its tasks, with the secrets of the context hidden."""
     found = read_options(seen.fields)
-    return found | {"context": hide(found["context"])} if "context" in found else found
+    if "context" not in found:
+        return found
+    return found | {"context": hide(seen.template.fields["context"])}
 
 
 def _entry(each: Occurrence, states: Mapping[str, str | None]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from blueque.spool.outcome_record import ENDED
 from blueque.text.format import one_line
 
 if TYPE_CHECKING:
-    from blueque.model.payloads import Sealer
+    from blueque.model.payloads import Payloads, Sealer
 
 log = logging.getLogger("blueque")
 
@@ -84,7 +84,8 @@ class Processor:
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "end".
         """
         text, encoding = encode(result, "the result", self._max_bytes)
-        self._complete(*self._sealed_result(text, encoding), facts={})
+        record = self._as_stored({"result": text, "result_encoding": encoding})
+        self._complete(record["result"], record["result_encoding"], facts={})
 
     def fail(self, error: object) -> None:
         """Record why the task failed; `error` is stored as its text, shortened if it is very long.
@@ -232,42 +233,40 @@ class Processor:
                 {"error_type": "result"},
             )
 
+    @property
+    def _payloads(self) -> Payloads | None:
+        """How what the task leaves behind is stored; None: as it is."""
+        found = self._redis.settings.payloads
+        if found is not None or not is_sealed(self._encoding):
+            return found
+        from blueque.model.payloads import Payloads  # here: few are encrypted
+
+        return Payloads()
+
+    @property
+    def _encoding(self) -> str | None:
+        return self.task.fields.get("parameters_encoding")
+
     def _sealer(self) -> Sealer | None:
         """Return how what the task leaves behind is stored; None: as it is. Raises InvalidInput."""
-        payloads = self._redis.settings.payloads
-        encoding = self.task.fields.get("parameters_encoding")
-        if payloads is None:
-            if encoding is not None and encoding.startswith("aes:"):
-                raise InvalidInput("the task is encrypted, and this listener has no payload keys")
-            return None
-        return payloads.sealer_of(self._queue, encoding)
+        payloads = self._payloads
+        return None if payloads is None else payloads.sealer_of(self._queue, self._encoding)
 
     def _sealed(self, line: Line, sealer: Sealer) -> Line:
         text, encoding = sealer.seal(line.text, None, self.task.id, "log")
         return line._replace(text=text, encoding=encoding)
 
     def _as_stored(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return an exit record as it is stored. Raises InvalidInput, KeyError, TypeError."""
-        if record["status"] == "complete":
-            text, encoding = self._sealed_result(record["result"], record.get("result_encoding"))
-            return {**record, "result": text, "result_encoding": encoding}
-        if record.get("error_type") in ENDED and self._is_encrypted:
+        """Return an exit record as it is stored: its process may have done that. Raises InvalidInput,
+        KeyError, TypeError.
+        """
+        payloads = self._payloads
+        if payloads is None:
+            return record
+        if record.get("error_type") in ENDED and payloads.encrypts(self._queue, self._encoding):
             # Behind its first line is what the task has printed last.
             return {**record, "error": record["error"].partition(":\n")[0]}
-        return record
-
-    def _sealed_result(self, text: str, encoding: str | None) -> tuple[str, str | None]:
-        """Return a result as it is stored: its process may have done that. Raises InvalidInput."""
-        sealer = None if is_sealed(encoding) else self._sealer()
-        if sealer is None:
-            return text, encoding
-        return sealer.seal(text, encoding, self.task.id, "result")
-
-    @property
-    def _is_encrypted(self) -> bool:
-        payloads = self._redis.settings.payloads
-        has_encoding = self.task.fields.get("parameters_encoding", "").startswith("aes:")
-        return has_encoding or (payloads is not None and payloads.encrypts(self._queue))
+        return payloads.record(self.task.id, self._queue, self._encoding, record)
 
     def _next_attempt(
         self, record: Mapping[str, Any], default: Retry | None

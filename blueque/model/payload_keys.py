@@ -13,9 +13,10 @@ import hmac
 import logging
 import os
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from blueque.errors import InvalidInput, NotInstalled
+from blueque.errors import ConfigRefused, NotInstalled
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -43,20 +44,26 @@ class PayloadKey(NamedTuple):
     def __repr__(self) -> str:  # an error or a log may show it
         return f"<PayloadKey {self.name}>"
 
-    def encrypt(self, octets: bytes, bound: bytes) -> bytes:
-        """Return nonce, ciphertext and tag. bound: the associated data. Raises NotInstalled."""
+    def encrypt(self, octets: bytes, *place: str) -> bytes:
+        """Return nonce, ciphertext and tag. place: owner, field and encoding. Raises NotInstalled."""
         nonce = os.urandom(NONCE)
-        return nonce + _cipher(self.octets).encrypt(nonce, octets, bound)
+        return nonce + _cipher(self.octets).encrypt(nonce, octets, self._associated(place))
 
-    def decrypt(self, octets: bytes, bound: bytes) -> bytes:
-        """Return what was encrypted. Raises ValueError: it is something else; NotInstalled."""
+    def decrypt(self, octets: bytes, *place: str) -> bytes:
+        """Return what was encrypted for this place. Raises ValueError: it is something else;
+        NotInstalled.
+        """
         cipher = _cipher(self.octets)
         from cryptography.exceptions import InvalidTag  # here: an extra
 
         try:
-            return cipher.decrypt(octets[:NONCE], octets[NONCE:], bound)
+            return cipher.decrypt(octets[:NONCE], octets[NONCE:], self._associated(place))
         except InvalidTag:
             raise ValueError("it does not fit the key") from None
+
+    def _associated(self, place: Sequence[str]) -> bytes:
+        """Return what has to be the same when a payload is decrypted."""
+        return "\0".join(("blueque", *place)).encode("utf-8", "surrogateescape")
 
 
 class KeyFile:
@@ -66,19 +73,19 @@ class KeyFile:
         self.path = path
         self._keys: dict[str, PayloadKey] = {}
         self._seen: tuple[int, ...] | None = None
-        self._refusal: str | None = None  # why the file cannot be read as it is now
+        self._refusal: ConfigRefused | None = None  # why the file cannot be read as it is now
 
     def first(self) -> PayloadKey:
         """Return the key that encrypts: while the file is being replaced, that of before. Raises
-        InvalidInput.
+        ConfigRefused.
         """
         return next(iter((self.known() or self.read()).values()))
 
     def read(self) -> dict[str, PayloadKey]:
-        """Return the keys by their names, in order. Raises InvalidInput: the file cannot be read."""
+        """Return the keys by their names, in order. Raises ConfigRefused: the file cannot be read."""
         self._look()
         if self._refusal is not None:
-            raise InvalidInput(self._refusal)
+            raise self._refusal.with_traceback(None)
         return self._keys
 
     def known(self) -> dict[str, PayloadKey]:
@@ -90,23 +97,20 @@ class KeyFile:
         try:
             status = os.stat(self.path)
         except (OSError, ValueError) as error:  # ValueError: no path
-            reason = getattr(error, "strerror", None) or error
-            self._refuse(f"the payload keys {self.path!r} cannot be read: {reason}")
             self._seen = None
+            self._refuse(_unreadable(self.path, error))
             return
-        seen = (status.st_mtime_ns, status.st_ino, status.st_size, status.st_mode, status.st_uid)
+        seen = (status.st_mtime_ns, status.st_ino, status.st_size, status.st_mode)
         if seen == self._seen:
             return
         self._seen = seen
         try:
-            self._keys = _read(self.path)
-        except InvalidInput as error:
-            self._refuse(str(error))
-        else:
-            self._refusal = None
+            self._keys, self._refusal = _read(self.path), None
+        except ConfigRefused as error:
+            self._refuse(error)
 
-    def _refuse(self, why: str) -> None:
-        if self._keys and why != self._refusal:
+    def _refuse(self, why: ConfigRefused) -> None:
+        if self._keys and str(why) != str(self._refusal):
             log.warning("%s; a listener takes no encrypted tasks", why)
         self._refusal = why
 
@@ -134,46 +138,44 @@ def _read(path: str) -> dict[str, PayloadKey]:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if mode & 0o077:
-                raise InvalidInput(
-                    f"the payload keys {path!r} can be read by others (mode {mode & 0o777:04o}): chmod 600 {path}"
-                )
-            lines = file.read(_MOST).decode("ascii").splitlines()
+                reason = f"others can read it (mode {mode & 0o777:04o}): chmod 600 {path}"
+                raise ConfigRefused(path, None, reason)
+            lines = file.read(_MOST).decode("ascii", "replace").splitlines()
     except OSError as error:
-        reason = error.strerror
-        raise InvalidInput(f"the payload keys {path!r} cannot be read: {reason}") from error
-    except UnicodeDecodeError:
-        raise InvalidInput(f"the payload keys {path!r} are not lines of ASCII") from None
+        raise _unreadable(path, error) from error
     keys: dict[str, PayloadKey] = {}
-    ids = set[str]()
     for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        key = _parse(line.split(), f"{path}, line {number}")
-        id_ = key.name.partition(".")[0]
-        if id_ in ids:
-            raise InvalidInput(f"{path}, line {number}: a second key has the id {id_!r}")
-        ids.add(id_)
-        keys[key.name] = key
+        if line.strip() and not line.startswith("#"):
+            key = _parse(line.split(), path, f"line {number}")
+            if any(name.partition(".")[0] == key.name.partition(".")[0] for name in keys):
+                reason = f"a second key has the id {key.name.partition('.')[0]!r}"
+                raise ConfigRefused(path, f"line {number}", reason)
+            keys[key.name] = key
     if not keys:
-        raise InvalidInput(f"the file of payload keys {path!r} has no key: write a line ID BASE64")
+        raise ConfigRefused(path, None, "it has no key: write a line ID BASE64")
     return keys
 
 
-def _parse(words: list[str], place: str) -> PayloadKey:
+def _parse(words: list[str], path: str, line: str) -> PayloadKey:
     """Return the key of a line. Its errors show no part of it."""
     if len(words) != 2 or not _ID.match(words[0]):
-        raise InvalidInput(
-            f"{place}: a line is ID BASE64; an ID has 1 to 32 small letters, digits and hyphens"
-        )
+        reason = "it is not ID BASE64; an ID has 1 to 32 small letters, digits and hyphens"
+        raise ConfigRefused(path, line, reason)
     try:
         octets = base64.b64decode(words[1], validate=True)
     except ValueError:
         octets = b""
     if len(octets) != _OCTETS:
-        raise InvalidInput(
-            f"{place}: key {words[0]!r} is not the base64 of {_OCTETS} bytes: openssl rand -base64 {_OCTETS}"
+        reason = (
+            f"key {words[0]!r} is not the base64 of {_OCTETS} bytes: openssl rand -base64 {_OCTETS}"
         )
+        raise ConfigRefused(path, line, reason)
     return PayloadKey.of(words[0], octets)
+
+
+def _unreadable(path: str, error: OSError | ValueError) -> ConfigRefused:
+    reason = getattr(error, "strerror", None) or error
+    return ConfigRefused(path, None, f"cannot be read: {reason}")
 
 
 @functools.lru_cache(100)

@@ -7,7 +7,6 @@ module does either. docs/protocol.md, "Encodings", says what the text is then.
 from __future__ import annotations
 
 import base64
-import logging
 import os
 import time
 import zlib
@@ -15,15 +14,13 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from blueque.errors import InvalidInput, PayloadRefused
+from blueque.errors import ConfigRefused, InvalidInput, PayloadRefused
 from blueque.model import payload_keys
 from blueque.model.encoding import is_sealed
 from blueque.model.lines import with_key
 from blueque.model.new_task import NewTask
 from blueque.model.payload_keys import PayloadKey
 from blueque.model.units import parse_size
-
-log = logging.getLogger("blueque")
 
 MOST = 256 << 20  # bytes of a text that is compressed: a stranger may have written what we expand
 ASK_AGAIN = 10.0  # seconds after which a queue without listeners of 1.0.0 is asked again
@@ -66,7 +63,7 @@ class Sealer(NamedTuple):
                 words, sealed = ["zlib", *words], packed
         if self.key is not None:
             coding = ":".join(["aes", self.key.name, *words])
-            sealed = self.key.encrypt(sealed, _bound(owner, field, coding))
+            sealed = self.key.encrypt(sealed, owner, field, coding)
         elif sealed is octets:
             return octets, encoding
         else:
@@ -128,7 +125,7 @@ class Payloads:
         """
         if is_checked and self.file is not None:
             self.file.read()
-            self.file.first().encrypt(b"", b"")
+            self.file.first().encrypt(b"")
         found = {}
         if self._compress_from is not None:
             found["COMPRESS_FROM"] = str(self._compress_from)
@@ -146,58 +143,51 @@ class Payloads:
             return None
         return Sealer(self._compress_from, None if self.file is None else self.file.first())
 
-    def encrypts(self, queue: str) -> bool:
-        """Tell whether the payloads of this queue are encrypted."""
-        return self.file is not None and self._covers(queue)
-
     def _covers(self, queue: str) -> bool:
         return not self._queues or any(fnmatchcase(queue, pattern) for pattern in self._queues)
 
-    def of_schedule(self, name: str, new: NewTask) -> NewTask:
-        """Return what a schedule gives to all its tasks as it is stored. Raises InvalidInput."""
-        sealer = self.sealer(new.queue)
-        # Only a task that needs a key is sure to pass by a listener of 1.0.0 that comes later.
-        if sealer is None or sealer.key is None:
-            return new
-        return sealer.new_task(new, schedule_owner(name))
+    def encrypts(self, queue: str, encoding: str | None) -> bool:
+        """Tell whether what a task of this queue leaves behind is encrypted: that of an encrypted task is
+        in any case. encoding: of its parameters.
+        """
+        is_covered = self.file is not None and self._covers(queue)
+        return is_covered or (encoding or "").startswith("aes:")
 
     def sealer_of(self, queue: str, encoding: str | None) -> Sealer | None:
-        """Return how what a task leaves behind is stored; None: as it is. Raises InvalidInput.
-
-        encoding: of its parameters. What an encrypted task leaves is encrypted.
-        """
-        found = self.sealer(queue)
-        if found is None and (encoding or "").startswith("aes:"):
-            if self.file is None:
-                raise InvalidInput(
-                    "an encrypted task leaves nothing in plain text, and there are no keys"
-                )
-            return Sealer(self._compress_from, self.file.first())
-        return found
+        """Return how that is stored; None: as it is. Raises InvalidInput."""
+        if not self.encrypts(queue, encoding):
+            return self.sealer(queue)
+        if self.file is None:
+            raise InvalidInput("the task is encrypted, and there are no payload keys here")
+        return Sealer(self._compress_from, self.file.first())
 
     def record(
         self, task: str, queue: str, encoding: str | None, record: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the exit record of a task as it is stored. Raises InvalidInput.
+        """Return the exit record of a task as it is stored, if it is not yet. Raises InvalidInput.
 
         encoding: of the parameters of the task.
         """
-        found = dict(record)
-        if "result" in found:
+        found, coding = dict(record), record.get("result_encoding")
+        if "result" in found and not is_sealed(coding):
             sealer = self.sealer_of(queue, encoding)
-            if sealer is not None and not is_sealed(found.get("result_encoding")):
-                text, coding = found["result"], found.get("result_encoding")
-                sealed = sealer.seal(text, coding, task, "result")
+            if sealer is not None:
+                sealed = sealer.seal(found["result"], coding, task, "result")
                 found["result"], found["result_encoding"] = sealed
         if "then" in found:
-            found["then"] = [self.spawned(new) for new in found["then"]]
+            found["then"] = [self.unasked(NewTask(*new)) for new in found["then"]]
         return found
 
-    def spawned(self, new: NewTask) -> NewTask:
-        """Return a task that another makes with its end as it is stored. Raises InvalidInput."""
-        sealer = self.sealer(new.queue)
-        # as for a schedule
-        return new if sealer is None or sealer.key is None else sealer.new_task(new)
+    def unasked(self, new: NewTask, schedule: str | None = None) -> NewTask:
+        """Return a new task as it is stored, if it is not yet, where nobody has looked for listeners of
+        1.0.0: only one that needs a key is sure to pass by them. Raises InvalidInput.
+
+        schedule: the name of that to which it belongs.
+        """
+        sealer, encoding = self.sealer(new.queue), new.options.get("parameters_encoding")
+        is_stored = sealer is None or sealer.key is None or is_sealed(str(encoding))
+        owner = None if schedule is None else schedule_owner(schedule)
+        return new if sealer is None or is_stored else sealer.new_task(new, owner)
 
     def offered(self) -> frozenset[str]:
         """Return the names of the keys for which a listener takes tasks: none while the file cannot be
@@ -207,8 +197,7 @@ class Payloads:
             return frozenset()
         try:
             return frozenset(self.file.read())
-        except InvalidInput as error:
-            log.debug("%s", error)  # said once already
+        except ConfigRefused:  # which is in the log once
             return frozenset()
 
     def must_ask(self, queue: str) -> bool:
@@ -233,7 +222,7 @@ def open_text(text: str, encoding: str, owner: str, field: str) -> tuple[str, st
             key = payload_keys.find(key_name)
             if key is None:
                 raise PayloadRefused(owner, field, key_name)
-            octets, words = key.decrypt(octets, _bound(owner, field, encoding)), words[2:]
+            octets, words = key.decrypt(octets, owner, field, encoding), words[2:]
         if words[:1] == ["zlib"]:
             octets, words = _expand(octets), words[1:]
         if words not in ([], ["json"]):
@@ -259,12 +248,24 @@ def open_field(task: str, fields: Mapping[str, str], field: str) -> tuple[str | 
     return open_text(text, encoding, owner_of(task, fields, field), field)
 
 
-def shown_field(task: str, fields: Mapping[str, str], field: str) -> str | None:
-    """Return the text of a field, or what people see in its place."""
+def shown(task: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of a task as `Task.for_people` has them."""
+    found = dict(fields)
+    for name in ("parameters", "result"):
+        try:
+            found |= _plain(task, fields, name)
+        except PayloadRefused as error:
+            found |= {name: error.shown, f"{name}_encoding": ""}
+    if "context" in found:
+        owner = owner_of(task, fields, "context")
+        found["context"] = shown_whole(found["context"], owner, "context")
+    return found
+
+
+def shown_whole(text: str, owner: str, field: str) -> str:
+    """Return a text that says itself how it is encoded, or what people see in its place."""
     try:
-        if field == "context":
-            return open_whole(fields[field], owner_of(task, fields, field), field)
-        return open_field(task, fields, field)[0]
+        return open_whole(text, owner, field)
     except PayloadRefused as error:
         return error.shown
 
@@ -281,15 +282,17 @@ def opened(task: str, fields: Mapping[str, str]) -> dict[str, str]:
     """Return the fields of a task with its parameters and its context as they were given. Raises
     PayloadRefused.
     """
-    found = dict(fields)
-    text, encoding = open_field(task, fields, "parameters")
-    found |= {} if text is None else {"parameters": text}
-    found.pop("parameters_encoding", None)
-    found |= {} if encoding is None else {"parameters_encoding": encoding}
+    found = {**fields, **_plain(task, fields, "parameters")}
     if "context" in found:
         owner = owner_of(task, fields, "context")
         found["context"] = open_whole(found["context"], owner, "context")
     return found
+
+
+def _plain(task: str, fields: Mapping[str, str], field: str) -> dict[str, str]:
+    """Return the fields of parameters or a result as they were given. Raises PayloadRefused."""
+    text, encoding = open_field(task, fields, field)
+    return {} if text is None else {field: text, f"{field}_encoding": encoding or ""}
 
 
 def same_again(
@@ -324,12 +327,6 @@ def owner_of(task: str, fields: Mapping[str, str], field: str) -> str:
 def schedule_owner(name: str) -> str:
     """Return the owner of what a schedule gives to its tasks. No id of a task has a space."""
     return f"schedule {name}"
-
-
-def _bound(owner: str, field: str, encoding: str) -> bytes:
-    """Return the associated data: what else has to be the same when a payload is decrypted."""
-    parts = ("blueque", owner, field, encoding)
-    return b"\0".join(part.encode("utf-8", "surrogateescape") for part in parts)
 
 
 def _expand(octets: bytes) -> bytes:

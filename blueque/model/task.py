@@ -318,16 +318,16 @@ class Task:
     finished = _Field[float]()
     updated = _Field[float]()
 
-    def shown(self, name: str) -> str | None:
-        """Return the text of parameters, result or context for people: [encrypted: k1.0a1b2c3d] where
-        this process cannot read it.
+    def for_people(self) -> Task:
+        """Return the task with the plain text of what is compressed or encrypted, or with
+        [encrypted: k1.0a1b2c3d] where this process does not have the key.
         """
-        text = self._fields.get(name)
-        if not is_sealed(text if name == "context" else self._fields.get(f"{name}_encoding")):
-            return text
-        from blueque.model.payloads import shown_field  # here: few are encrypted
+        names = ("parameters_encoding", "result_encoding", "context")
+        if not any(is_sealed(self._fields.get(name)) for name in names):
+            return self
+        from blueque.model.payloads import shown  # here: few are encrypted
 
-        return shown_field(self.id, self._fields, name)
+        return Task(self.id, shown(self.id, self._fields), self._wait)
 
     def plain(self, name: str) -> tuple[str | None, str | None]:
         """Return the text of parameters or result as it was given, and `json` or None. Raises

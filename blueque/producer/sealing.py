@@ -9,7 +9,7 @@ from blueque.errors import InvalidInput
 from blueque.model.encoding import is_sealed
 from blueque.model.new_task import Fields, NewTask
 from blueque.protocol.bulk import NewTasks
-from blueque.queries.listeners import legacy
+from blueque.queries.queues import legacy
 from blueque.queries.steps import read
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def store_many(redis: Redis, queue: str, new: NewTasks, options: Fields) -> NewT
 def store_template(redis: Redis, schedule: str, new: NewTask) -> NewTask:
     """Return what a schedule gives to all its tasks as it is stored. Raises InvalidInput."""
     payloads = redis.settings.payloads
-    return new if payloads is None else payloads.of_schedule(schedule, new)
+    return new if payloads is None else payloads.unasked(new, schedule)
 
 
 def _require_readable(redis: Redis, payloads: Payloads, queue: str) -> None:

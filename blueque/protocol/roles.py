@@ -15,7 +15,7 @@ producer +auth/2 +client|tracking/3 +del/2 +exec/1 +exists/2 +expire/3 +hdel/3 +
     ~lines_* ~occurrences_* ~open_* ~orders_* ~pending_tasks_* ~queues ~schedule_*
     ~scheduled_tasks_* ~schedules ~spawned_* ~tags ~task_* ~tasks_* ~unsettled_members
     ~unsettled_tasks ~waiting_* ~wake_* %R~cancelled_tasks_* %R~complete_tasks_* %R~counted_tasks_*
-    %R~failed_tasks_* %R~key_* %R~listeners_* %R~lock_* %R~queue_* %R~reserved_tasks_*
+    %R~failed_tasks_* %R~key_* %R~listener_* %R~listeners_* %R~lock_* %R~queue_* %R~reserved_tasks_*
     %R~started_tasks_* &blueque
 listener +auth/2 +bzpopmin/3 +client|tracking/3 +copy/3 +del/2 +exec/1 +exists/2 +expire/3
     +expireat/3 +hdel/3 +hello/1 +hexists/3 +hget/3 +hgetall/2 +hincrby/4 +hincrbyfloat/4 +hkeys/2

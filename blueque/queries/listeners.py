@@ -138,13 +138,6 @@ class Members(NamedTuple):
         return [task for _, task in self.started]
 
 
-def legacy(queue: str) -> Reader[list[str]]:
-    """Read the node ids of the listeners of 1.0.0 that a queue has."""
-    (nodes,) = yield [("SMEMBERS", keys.listeners(queue))]
-    registered = yield [("EXISTS", keys.listener(queue, node)) for node in nodes]
-    return sorted(node for node, exists in zip(nodes, registered, strict=True) if not exists)
-
-
 def members(queue: str) -> Reader[Members]:
     """Read which listeners a queue has: one round trip."""
     # SRANDMEMBER returns all members of a set that is not larger than the count.

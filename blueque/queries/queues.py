@@ -157,6 +157,13 @@ def running_limit_of(queue: str) -> Reader[RunningLimit]:
     return RunningLimit(_settings_of(found).max_running, counted, started)
 
 
+def legacy(queue: str) -> Reader[list[str]]:
+    """Read the node ids of the listeners of 1.0.0 that a queue has."""
+    (nodes,) = yield [("SMEMBERS", keys.listeners(queue))]
+    registered = yield [("EXISTS", keys.listener(queue, node)) for node in nodes]
+    return sorted(node for node, exists in zip(nodes, registered, strict=True) if not exists)
+
+
 def bound_of(queue: str) -> Reader[Bound]:
     """Read how many tasks a queue may have in line: one round trip. If it is bounded, count them: one
     or two more.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from blueque.model.lines import Needs, parse_needs
+from blueque.model.lines import Needs, parse_needs, without_keys
 from blueque.model.task import Task
 from blueque.queries.listeners import Node
 
@@ -39,5 +39,7 @@ def resources(nodes: Sequence[Node], held: Sequence[Task]) -> list[Resource]:
 
 
 def _amounts(text: str) -> Sequence[tuple[str, int]]:
-    """Return the amounts in the text of needs or resources; none if it is malformed."""
-    return (parse_needs(text) or Needs()).resources
+    """Return the amounts in the text of needs or resources, without payload keys; none if it is
+    malformed.
+    """
+    return [*without_keys(dict((parse_needs(text) or Needs()).resources)).items()]

@@ -18,7 +18,7 @@ from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.encoding import seconds_of
 from blueque.model.parts import in_parts
-from blueque.model.schedule import Occurrence, parse
+from blueque.model.schedule import Occurrence, parse, read_options
 from blueque.model.task import Task
 from blueque.queries.listing import entered
 from blueque.queries.steps import clock, of_each, read
@@ -49,6 +49,15 @@ class ScheduleSeen(NamedTuple):
     status: str | None
     now: float
     since: float | None = None
+
+    @property
+    def template(self) -> Task:
+        """What each of its tasks is given, for people: parameters and context."""
+        names = ("parameters", "parameters_encoding")
+        fields = {name: self.fields[name] for name in names if name in self.fields}
+        if "context" in (options := read_options(self.fields)):
+            fields["context"] = str(options["context"])
+        return Task("", {**fields, "schedule": self.name}).for_people()
 
     @property
     def overdue(self) -> float:

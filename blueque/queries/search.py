@@ -152,7 +152,7 @@ def _inside(redis: Redis, tasks: Sequence[Task], inside: Callable[[Task], bool])
         replies = redis.read(*[("HMGET", keys.task(task.id), *TEXTS) for task in some])
         for task, reply in zip(some, replies, strict=True):
             more = as_fields(TEXTS, reply)
-            if inside(Task(task.id, task.fields | more)):
+            if inside(Task(task.id, task.fields | more).for_people()):
                 wanted.add(task.id)
     return wanted
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.connection.redis import as_fields
 from blueque.model import keys
+from blueque.model.encoding import is_sealed
 from blueque.model.states import HELD
 from blueque.queries import task_log
 from blueque.queries.listeners import Node, Stuck, listener
@@ -66,5 +67,9 @@ def signs(task: Task, now: float | None) -> Reader[Signs]:
 def _checkpoint(task: Task) -> Reader[dict[str, str]]:
     (reply,) = yield [("HMGET", keys.checkpoint(task.id), *_CHECKPOINT)]
     found, created = as_fields(_CHECKPOINT, reply), task.fields.get("created")
+    if is_sealed(found.get("value")):
+        from blueque.model.payloads import shown_whole  # here: few are encrypted
+
+        found["value"] = shown_whole(found["value"], task.id, "checkpoint")
     # One with another time is of an earlier task with this id, which 1.0.0 has deleted.
     return found if found.get("created", created) == created else {}

@@ -97,7 +97,8 @@ def with_contents(redis: Redis, tasks: Sequence[Task], names: Sequence[str]) -> 
             break
         for task_id, fields in read:
             found.setdefault(task_id, {}).update(fields)
-    return [Task(task.id, task.fields | found.get(task.id, {})) for task in tasks]
+    whole = (Task(task.id, task.fields | found.get(task.id, {})) for task in tasks)
+    return [task.for_people() for task in whole]
 
 
 def _fields(task: Task, names: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from blueque.model.encoding import seconds_of
-from blueque.model.lines import parse_needs
+from blueque.model.lines import keys_among, parse_needs, without_keys
 from blueque.model.states import HELD
 from blueque.model.task import FIELDS, Task
 from blueque.queries.dependencies import NONE
@@ -74,7 +74,8 @@ def facts(
         **{name: _time(task, name, now, is_utc) for name in ("finished", "updated")},
         **attempt_facts.of_attempts(task),
     }
-    told |= {name: task.fields.get(name) for name in _LAST}
+    shown = task.for_people()
+    told |= {name: shown.fields.get(name) for name in _LAST}
     if told["parameters"] is not None:
         told["parameters"] = hide(told["parameters"])
     if told["context"] is not None:
@@ -223,8 +224,10 @@ def _needs(task: Task) -> str | None:
     if text is None or needs is None:
         return text and f"{text}  (malformed: no listener takes it)"
     words = [
-        f"{name} {size(amount) if amount >= _LARGE else amount}" for name, amount in needs.resources
+        f"{name} {size(amount) if amount >= _LARGE else amount}"
+        for name, amount in without_keys(dict(needs.resources)).items()
     ]
+    words += [f"payload key {key}" for key in keys_among(needs.resources)]
     if needs.lock is not None:
         words.append(
             f"lock {needs.lock}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from blueque.model import limits
 from blueque.model.encoding import seconds_of
 from blueque.model.limits import Limits
-from blueque.model.lines import Needs, parse_needs
+from blueque.model.lines import KEY, Needs, keys_among, parse_needs
 from blueque.model.states import HELD
 from blueque.queries.listeners import LOOKS_AT_LINES, Node, has_time
 from blueque.queries.why_facts import Inquiry
@@ -66,6 +66,11 @@ def resources(inquiry: Inquiry) -> Iterator[Reason]:
 
 def _of_misfit(inquiry: Inquiry, needs: Sequence[tuple[str, int]], nodes: Sequence[Node]) -> Reason:
     """Return what the listeners lack, even if they are free."""
+    for key in keys_among(needs):
+        if not any(f"{KEY}{key}" in _has(node) for node in nodes):
+            sentence = f"It needs payload key {key}, which no listener of {inquiry.task.queue} has."
+            how = "Add it to the file of keys of a listener: `keys` in [payloads] of its blueque.toml."
+            return Reason("never_fits", f"{sentence} {how}", None)
     most = {name: max(_has(node).get(name, 0) for node in nodes) for name, _ in needs}
     best = hints.amounts([pair for pair in most.items() if pair[1]]) or "none"
     options = " ".join(f"--resource {name}={hints.amount(number)}" for name, number in needs)

@@ -195,6 +195,15 @@ def _opened(task_id: str, fields: dict[str, str]) -> dict[str, str]:
     return opened(task_id, fields)
 
 
+def _record_of(error: BaseException, task: RunningTask | BaseException) -> Record:
+    """Return the record of an error of a task, or of what keeps the task from running."""
+    if error is task and isinstance(error, PayloadRefused):
+        kind = type(error).__name__
+        return {"status": "failed", "error": str(error), "error_type": kind, "retry": "never"}
+    is_asked = task.should_stop if isinstance(task, RunningTask) else isinstance(task, HandBack)
+    return record_of(error, is_asked_to_stop=is_asked)
+
+
 def _as_stored(task: RunningTask, encoding: str | None, record: Record) -> Record:
     """Return an exit record as Redis is to have it. encoding: of the parameters in Redis."""
     payloads = payloads_of({})
@@ -237,10 +246,7 @@ def _run(
             _enter_own_cwd(attempt, work)
         record = work.run(task, attempt)
     except BaseException as error:  # SystemExit and KeyboardInterrupt end a task too
-        record = record_of(
-            error,
-            isinstance(task, HandBack) or (isinstance(task, RunningTask) and task.should_stop),
-        )
+        record = _record_of(error, task)
         may_rest = isinstance(error, Exception | SystemExit) and not isinstance(error, MemoryError)
     if os.getpid() != pid:  # a child that the task forked has returned here
         return 0, False, True

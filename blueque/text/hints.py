@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from blueque.model.lines import parse_needs
+from blueque.model.lines import keys_among, parse_needs, without_keys
 
 _BYTES = 1 << 20  # amounts from here on are bytes
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -19,7 +19,8 @@ def serve(queue: str, resources: Resources = (), has_handler: bool = False) -> s
     has_handler: blueque.toml or the environment names what runs its tasks; else the command has
         a place for it.
     """
-    options = "".join(f" --resource {name}={amount(number)}" for name, number in resources)
+    named = without_keys(dict(resources))
+    options = "".join(f" --resource {name}={amount(number)}" for name, number in named.items())
     options += "" if has_handler else " --module MODULE"
     # A name that ends with =NUMBER would be read as a name and its weight.
     name = f"{queue}=1" if "=" in queue else queue
@@ -85,8 +86,9 @@ def amount(number: int) -> str:
 
 
 def amounts(resources: Resources) -> str:
-    """Return `gpu=2, memory=8GiB`."""
-    return ", ".join(f"{name}={amount(number)}" for name, number in resources)
+    """Return `gpu=2, memory=8GiB, payload key k1.0a1b2c3d`."""
+    named = [f"{name}={amount(number)}" for name, number in without_keys(dict(resources)).items()]
+    return ", ".join([*named, *(f"payload key {key}" for key in keys_among(resources))])
 
 
 def words_of(text: str) -> str:

@@ -24,7 +24,7 @@ def what(task: Task, hide: Hide) -> str | None:
     if "parameters" not in task.fields:
         return None
     try:
-        given = hide(task.parameters)
+        given = hide(task.for_people().parameters)
         text = "" if given is None else " ".join(_words(given).split())
     except RecursionError:  # nested too deeply; written by another program
         return None

@@ -15,9 +15,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from blueque.documents.contents import value_of
-from blueque.errors import BluequeError, InvalidInput, RedisAway, RedisRefused
+from blueque.errors import BluequeError, InvalidInput, PayloadRefused, RedisAway, RedisRefused
 from blueque.model.ids import TaskId
-from blueque.model.lines import Needs, parse_needs, read_lock, read_resources
+from blueque.model.lines import Needs, parse_needs, read_lock, read_resources, without_keys
 from blueque.model.retry import Retry
 from blueque.model.units import parse_duration
 from blueque.sentences import made
@@ -112,7 +112,9 @@ def _copied(visit: Visit, task_id: str) -> Form:
         "from": task.id,
         "queue": task.queue or "",
         "parameters": json.dumps(value, indent=2, ensure_ascii=not is_plain),
-        "resources": " ".join(f"{name}={amount}" for name, amount in needs.resources),
+        "resources": " ".join(
+            f"{name}={amount}" for name, amount in without_keys(dict(needs.resources)).items()
+        ),
         "lock": lock,
     }
 
@@ -125,8 +127,9 @@ def _make(visit: Visit, form: Form) -> TaskId:
     if not visit.site.has(name):
         raise InvalidInput(f"queue {name} does not belong to this page")
     text = form.get("parameters", "")
-    if HIDDEN in text:
-        raise InvalidInput(f"some values are hidden: write them in place of {HIDDEN}")
+    for word in (HIDDEN, *PayloadRefused.words):
+        if word in text:
+            raise InvalidInput(f"some values are hidden: write them in place of {word}")
     parameters = as_json(text.encode()) if text.strip() else None
     options, eta = _options(form), _due(visit, form)
     if "key" not in options:

@@ -9,7 +9,7 @@ import pytest
 from payload_keys import SECRET, client_with, name_of, write_keys
 from running import outcome, until
 
-from blueque import Client
+from blueque import Client, InvalidInput
 from blueque.connection.redis import Redis
 
 WORK = f"""
@@ -118,3 +118,117 @@ def test_a_program_reads_plain_parameters_and_its_result_is_encrypted(
     lines = until(lambda: sealed.get_log(task)[0], what="its log")
     assert {line.text for line in lines} == {f'{{"trace":"{SECRET}"}}', "x" + SECRET}
     assert client.get_task(task).fields["result_encoding"] == f"aes:{name_of('k1')}"
+
+
+def test_a_damaged_task_fails_before_its_handler_runs_and_the_listener_goes_on(
+    programs, sealed, redis, environ_of_listeners
+):
+    queue = sealed.get_queue("work")
+    first, second = (
+        queue.enqueue({"salary": SECRET}, context={"trace": SECRET}, retry=3) for _ in "ab"
+    )
+    texts = [sealed.get_task(task).fields["parameters"] for task in (first, second)]
+    redis.read(("HSET", f"blueque_task_{first}", "parameters", texts[1]))
+    programs.listener("work:work", environ=environ_of_listeners)
+    assert outcome(sealed, second).status == "complete"
+    failed = outcome(sealed, first)
+    assert (failed.error_type, failed.failures, failed.traceback) == ("PayloadRefused", None, None)
+    assert "does not fit payload key" in failed.error and texts[1] not in failed.error
+    assert not sealed.get_log(first)[0]
+
+
+def test_a_key_that_is_replaced_while_a_listener_runs(
+    programs, sealed, keys, run, environ_of_listeners
+):
+    listener = programs.listener("work:collect", "--beat", "1s", environ=environ_of_listeners)
+    write_keys(keys, "k2", "k1")
+    queue = sealed.get_queue("work")
+    new = queue.enqueue("b")
+    assert sealed.get_task(new).fields["parameters_encoding"] == f"aes:{name_of('k2')}"
+    assert outcome(sealed, new).result == [SECRET]
+
+    queue.pause()
+    write_keys(keys, "k1")
+    old = queue.enqueue("a")
+    write_keys(keys, "k2")
+    queue.resume()
+    offered = f"key.{name_of('k2')}=1000000"
+    (node,) = sealed.get_inspector().listeners("work")
+    registration = sealed.get_inspector().registration
+    until(lambda: registration("work", node)["resources"] == offered, what="its next beat")
+    assert sealed.get_task(old).status == "pending"
+    said = " ".join(run("why", old).stdout.split())
+    assert f"It needs payload key {name_of('k1')}, which no listener of work has." in said
+
+    keys.write_text("k1 nonsense")
+    until(lambda: not registration("work", node)["resources"], what="its next beat")
+    assert listener.is_running
+    write_keys(keys, "k2", "k1")
+    assert outcome(sealed, old).result == [SECRET]
+
+
+def test_a_key_that_is_gone_when_the_process_looks_hands_the_task_back(
+    programs, sealed, redis, tmp_path, keys, environ_of_listeners
+):
+    hidden = tmp_path / "hidden.keys"
+    # Its process finds another file than the listener.
+    work = f'import os\nos.environ["BLUEQUE_PAYLOADS_KEYS"] = {str(hidden)!r}\n'
+    programs.write(work + f"def work(task):\n    return {SECRET!r}\n", "moved.py")
+    task = sealed.get_queue("work").enqueue("a")
+    listener = programs.listener(
+        "moved:work", "--preload", "moved", "--slots", "1", environ=environ_of_listeners
+    )
+    listener.says(f"release task={task}")
+    assert sealed.get_task(task).failures is None
+    write_keys(hidden, "k1")
+    assert outcome(sealed, task).result == SECRET
+
+
+def test_a_listener_does_not_start_with_a_file_of_keys_that_others_can_read(programs, keys):
+    keys.chmod(0o644)
+    environ = {"BLUEQUE_PAYLOADS_KEYS": str(keys)}
+    code, said = programs.run_to_end("work", "--handler", "work:work", environ=environ)
+    assert code == 78
+    assert f"{keys}: others can read it (mode 0644): chmod 600 {keys}" in said
+
+
+def test_a_program_that_prints_before_it_fails_leaves_no_plain_text(
+    programs, sealed, redis, environ_of_listeners
+):
+    script = f"echo {SECRET} >&2; exit 3"
+    programs.listener("--exec", "sh", "-c", script, environ=environ_of_listeners)
+    task = sealed.get_queue("work").enqueue("a")
+    assert outcome(sealed, task).error == "exit code 3"
+    until(lambda: sealed.get_log(task)[0], what="its log")
+    assert SECRET not in str(everything_in(redis))
+
+
+def test_the_exit_record_of_an_encrypted_task_is_encrypted(
+    programs, sealed, tmp_path, environ_of_listeners
+):
+    programs.listener("work:collect", environ=environ_of_listeners)
+    task = sealed.get_queue("work").enqueue("a" + SECRET)
+    assert outcome(sealed, task).result == [SECRET]
+    (attempt,) = (tmp_path / "spool").glob(f"{task}@1")
+    texts = [(attempt / name).read_text() for name in ("exit", "task")]
+    assert all("aes:" in text and SECRET not in text for text in texts), texts
+
+
+def test_a_listener_of_1_0_0_has_encrypted_and_compressed_tasks_refused(
+    legacy, programs, sealed, url, redis, queue
+):
+    programs.write("def work(task):\n    return None\n")
+    runs = "ForkingRunner(client, argv[0], getattr(work, argv[1])).run()"
+    legacy.start(runs, queue.name, "work")
+    until(lambda: redis.read(("SCARD", f"blueque_listeners_{queue.name}")) == [1], what="1.0.0")
+    with client_with(url, compress_from=100) as packing:
+        calls = [
+            lambda: sealed.get_queue(queue.name).enqueue("a"),
+            lambda: sealed.get_queue(queue.name).enqueue_many("ab" for _ in range(3)),
+            lambda: packing.get_queue(queue.name).enqueue("a" * 1000),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidInput, match=r"has a listener of 1\.0\.0, .*_\d+, which"):
+                call()
+        assert redis.read(("EXISTS", f"blueque_tasks_{queue.name}")) == [0]
+        assert outcome(packing, packing.get_queue(queue.name).enqueue("short"))

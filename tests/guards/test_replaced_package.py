@@ -468,11 +468,13 @@ LAZY = {
     "settings": "most programs that make a Client read no file; as for client",
     **dict.fromkeys(
         (
+            "listener.processor",
             "model.client_settings",
             "model.inputs",
             "model.schedule",
             "model.task",
             "node.checkpoint_sync",
+            "queries.signs",
             "queries.task_log",
             "task_process.main",
         ),

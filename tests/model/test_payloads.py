@@ -120,7 +120,7 @@ def test_without_the_key_the_error_names_it_and_people_see_it():
     with pytest.raises(PayloadRefused) as refusal:
         _ = task.result
     assert refusal.value.key == other.name and not refusal.value.is_damaged
-    assert task.shown("result") == f"[encrypted: {other.name}]"
+    assert task.for_people().result == f"[encrypted: {other.name}]"
     assert "secret" not in str(refusal.value) and sealed not in str(refusal.value)
 
 
@@ -174,7 +174,7 @@ def test_a_changed_file_is_read_anew_and_a_broken_one_leaves_the_keys_of_before(
     assert payloads.sealer("q").key.name == name_of("k2")
     assert payload_keys.find(name_of("k1")) == K1
     (warning,) = {record.message for record in caplog.records}
-    assert "a line is ID BASE64" in warning and "nonsense" not in warning
+    assert "it is not ID BASE64" in warning and "nonsense" not in warning
     caplog.clear()
     keys.unlink()
     assert payloads.offered() == frozenset()
@@ -188,12 +188,12 @@ def test_a_changed_file_is_read_anew_and_a_broken_one_leaves_the_keys_of_before(
     [
         ("k1 AAAA", 0o600, "key 'k1' is not the base64 of 32 bytes"),
         ("k1 !", 0o600, "key 'k1' is not the base64 of 32 bytes"),
-        ("K1 AAAA", 0o600, "a line is ID BASE64"),
-        ("k1", 0o600, "a line is ID BASE64"),
+        ("K1 AAAA", 0o600, "line 1: it is not ID BASE64"),
+        ("k1", 0o600, "line 1: it is not ID BASE64"),
         ("# none\n", 0o600, "has no key"),
-        ("k1 ä", 0o600, "not lines of ASCII"),
+        ("k1 ä", 0o600, "key 'k1' is not the base64 of 32 bytes"),
         (f"k1 {'A' * 43}=\nk1 {'B' * 43}=", 0o600, "line 2: a second key has the id 'k1'"),
-        (f"k1 {'A' * 43}=", 0o640, "can be read by others (mode 0640): chmod 600"),
+        (f"k1 {'A' * 43}=", 0o640, "others can read it (mode 0640): chmod 600"),
     ],
 )
 def test_a_wrong_file_is_a_sentence_without_the_key(tmp_path, text, mode, sentence):

@@ -87,6 +87,7 @@ def doctor(invocation: Invocation, fix: bool, settle: float) -> int:
     fixed = the_doctor.give_up_workflows(invocation.by) if fix else []
     checks = the_doctor.check(settle)
     report = the_doctor.audit(settle)
+    checks += the_doctor.judge_keys(report.payload_keys)
     if fix:
         report = _repair(the_doctor, report, settle, fixed)
     for finding in report.findings:

@@ -123,7 +123,7 @@ class _Output:
 
     def print_result(self, task: Task) -> None:
         """Print the result, unless it was printed already."""
-        result = task.result
+        result = task.for_people().result
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
         if result is not None and text != self._said:
             click.echo(printing.harmless(text) if printing.is_terminal() else text)

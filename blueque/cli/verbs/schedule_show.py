@@ -16,7 +16,6 @@ from blueque.cli.values import WholeRange
 from blueque.documents.schedules import of_history, of_recurring
 from blueque.errors import InvalidInput
 from blueque.faces import recurring
-from blueque.model.encoding import decode
 from blueque.sentences.recurring import (
     NEXT,
     RECENT,
@@ -181,7 +180,7 @@ def _facts(
     yield from recurring.facts(seen, hide)
     for when in ("created", "updated"):
         yield when, printing.stamp(record.get(when), is_utc)
-    parameters = hide(decode(seen.fields.get("parameters"), seen.fields.get("parameters_encoding")))
+    parameters = hide(seen.template.parameters)
     yield (
         "parameters",
         parameters if isinstance(parameters, str) else json.dumps(parameters, ensure_ascii=False),

@@ -17,7 +17,7 @@ from blueque.queries.history import Event
 from blueque.sentences import events, why
 from blueque.sentences import stack as stacks
 from blueque.sentences.attention import stands_still
-from blueque.sentences.facts import facts
+from blueque.sentences.facts import facts, json_of
 from blueque.sentences.pace import left_of, may_run, progress_words
 from blueque.sentences.start import about_start
 from blueque.text.eta import read_progress
@@ -100,11 +100,11 @@ def _facts(found: Task, signs: Signs, visit: Visit) -> Iterator[tuple[str, str]]
 
 def _contents(found: Task, visit: Visit) -> dict[str, str | None]:
     """Return parameters, result and context of a task as texts."""
-    hide = visit.site.hide
+    hide, context = visit.site.hide, found.for_people().fields.get("context")
     return {
         "parameters": pretty(hide(value_of(found, "parameters"))),
         "result": pretty(hide(value_of(found, "result"))),
-        "context": pretty(hide(found.context)) if found.context else None,
+        "context": pretty(hide(json_of(context))) if context else None,
     }
 
 
