@@ -8,13 +8,14 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
+from unittest import mock
 
 import redis as redis_py
 from authority import Authority
 from sentinels import Sentinels, Tls, watched
 from wire import Wire
 
-from blueque.errors import BluequeError
+from blueque.system import embedded_redis
 from blueque.system.embedded_redis import Server, running_server
 
 # Nothing may be lost when a server is killed.
@@ -23,7 +24,7 @@ REPLICAS, SENTINELS = 2, 3
 # Longer than chaos lets a server be away: Sentinel would name a replica that has not all.
 DOWN_AFTER = 15_000  # milliseconds
 ANSWER = 2.0  # seconds
-STARTS = 5  # times that a server is started: a busy machine may take too long to load its file
+LOADED = 120.0  # seconds that a busy machine may take to load what a server has saved
 
 
 class Network(Protocol):
@@ -245,10 +246,8 @@ class _SentinelWire(Wire):
 
 
 def _start(server: Server) -> None:
-    for _ in range(STARTS):
-        with contextlib.suppress(BluequeError):
-            return server.start()
-    server.start()
+    with mock.patch.object(embedded_redis, "START_TIMEOUT", LOADED):
+        server.start()
 
 
 def _client(port: int) -> redis_py.Redis:
