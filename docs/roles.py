@@ -74,12 +74,12 @@ ROLES = {
     "scheduler": Role(_JUDGE, _READ_TO_JUDGE),
     "operator": Role(  # what a viewer has, besides
         "ask_stack bring_forward cancel cancel_group claim_batch close_group delete delete_schedule"
-        " drop_group erase forget_feed freeze interrupt leave_batch mark_batch order place prune"
+        " drop_group erase forget_feed forget_queue freeze interrupt leave_batch mark_batch order place prune"
         f" purge requeue set_schedule set_settings thaw trigger unblock wake wake_waiting {_TELL}",
         "",
     ),
     # what all have, besides
-    "admin": Role("align_queue align_schedule forget_queue", ""),
+    "admin": Role("align_queue align_schedule", ""),
 }
 # What 1.0.0 sends; there will be no other.
 LEGACY = (

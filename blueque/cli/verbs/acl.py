@@ -45,7 +45,7 @@ def acl(invocation: Invocation, role: tuple[str, ...], user: str | None, server:
     scheduler   blueque-scheduler
     viewer      reads everything: status, ls, show, metrics, the page
     operator    also cancels, requeues, moves, pauses, deletes, archives
-    admin       everything, also doctor --fix and queue forget
+    admin       everything, also doctor
     legacy      programs of Blueque 1.0.0
 
     check tries each right in a transaction that it never executes, with the user in the address of Redis. The ACL LOG
