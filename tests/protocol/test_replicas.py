@@ -1,4 +1,12 @@
-"""Changes that replicas have to confirm; on a real primary with real replicas."""
+"""Changes that replicas have to confirm; on a real primary with real replicas.
+
+What that costs an `enqueue`, with N = 0 and 1:
+
+    PYTHONPATH=tests:tests/machinery python -m timeit -n 500 -s 'from sentinels import replicated
+    from blueque import Client
+    servers = replicated(1); url = servers.__enter__()[0].url
+    queue = Client(url, replicas=N, patience=60).get_queue("a"); queue.enqueue(1)' 'queue.enqueue(1)'
+"""
 
 from __future__ import annotations
 
