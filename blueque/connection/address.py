@@ -13,6 +13,7 @@ from blueque.errors import InvalidInput
 
 CONNECT_TIMEOUT = 5.0
 REPLY_TIMEOUT = 10.0
+SILENCE = 1.0  # seconds without an answer after which Sentinel is asked whether there will be one
 _TIMEOUT = struct.Struct("ll")  # of the kernel: seconds, microseconds
 _VERSIONS = ("TLSv1.2", "TLSv1.3")
 _YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import hiredis
 
-from blueque.connection.address import REPLY_TIMEOUT, Address
+from blueque.connection.address import REPLY_TIMEOUT, SILENCE, Address
 from blueque.connection.redis import (
     Command,
     Connection,
@@ -59,7 +60,7 @@ class SocketConnection(Exchange):
         self.look_ahead: LookAhead | None = None
         self.is_proven = False
         self.has_answer = has_answer
-        self.is_current: Callable[[], bool] | None = None
+        self.is_current: Callable[..., bool] | None = None
         self.ask_sentinels: Callable[..., list[Any]] | None = None
         self._pushed: list[Any] = []
         self._data, self._place = b"", 0  # received bytes, and how many of them the parser has
@@ -171,7 +172,7 @@ class SocketConnection(Exchange):
 
     def _receive_some(self) -> bytes:
         if self.has_answer is None:
-            if not self._poll.poll(REPLY_TIMEOUT * 1000):
+            if not self._is_ready(self._poll, REPLY_TIMEOUT):
                 self._lost(OSError("timed out"))
         elif not self.has_answer(self):
             self._lost(OSError("gave up waiting for an answer"))
@@ -182,6 +183,18 @@ class SocketConnection(Exchange):
         if not data:
             self._lost(OSError("the server closed the connection"))
         return data
+
+    def _is_ready(self, poll: select.poll, seconds: float) -> bool:
+        """Wait for the socket, but not for a server that Sentinel replaces meanwhile."""
+        if self.is_current is None:
+            return bool(poll.poll(seconds * 1000))
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if poll.poll(min(left, SILENCE) * 1000):
+                return True
+            if not self.is_current(SILENCE):
+                return False
+        return False
 
     def _refuse(self, error: hiredis.ProtocolError) -> NoReturn:
         self._lost(OSError(f"this is not Redis: {error}"))

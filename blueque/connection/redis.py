@@ -68,8 +68,9 @@ class Connection(Protocol):
     # Waits for a reply in place of a blocking read; False gives up.
     has_answer: Callable[[Connection], bool] | None
     is_proven: bool  # MULTI has worked on it
-    # Tells whether Sentinel still names this server the primary; None: there is no Sentinel.
-    is_current: Callable[[], bool] | None
+    # Tells whether Sentinel still names this server the primary; None: there is no Sentinel. It is
+    # asked if the last time is longer ago than a number of seconds, which may be given.
+    is_current: Callable[..., bool] | None
     # Asks each of its Sentinels the same questions: see SentinelAddress.ask_each.
     ask_sentinels: Callable[..., list[Any]] | None
 

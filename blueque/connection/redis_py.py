@@ -60,7 +60,7 @@ class ClientConnection(Exchange):
 
         self.look_ahead: LookAhead | None = None
         self.is_proven = False
-        self.is_current: Callable[[], bool] | None = None
+        self.is_current: Callable[..., bool] | None = None
         self.ask_sentinels: Callable[..., list[Any]] | None = None
         self.has_answer: Callable[[Connection], bool] | None = (
             None  # not used: redis-py reads by itself

@@ -4,7 +4,7 @@
 
 A server that Sentinel has replaced may go on to answer for a while, and all that it then
 acknowledges is lost. So each connection asks again every few seconds, when it is used, and gives
-way to a new one if Sentinel names another server.
+way to a new one if Sentinel names another server. One that gets no answer asks each second.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ log = logging.getLogger("blueque")
 SERVICE = "mymaster"  # the name in the example configuration of Redis
 PORT = 26379
 ANSWER = 0.5  # seconds for one Sentinel
+GREETING = 2.0  # seconds for a primary to say that it is one
 ASK_EVERY = 10.0  # seconds between two questions of one connection
 _FORM = "redis+sentinel://host:26379,host:26379/service/db"
 _URL = re.compile(
@@ -87,9 +88,10 @@ class SentinelAddress:
         return connection
 
     def _connect_to(self, primary: Address) -> Connection:
-        connection = connect(primary)
+        connection = connect(primary, lambda connection: connection.wait(GREETING))
         try:
             (reply,) = connection.exchange([("ROLE",)])
+            connection.has_answer = None
             if isinstance(reply, RedisRefused):
                 raise reply
             if reply[0] != "master":  # Sentinel may be ahead of the servers
@@ -99,15 +101,15 @@ class SentinelAddress:
             raise
         return connection
 
-    def _question(self, host: str, port: int) -> Callable[[], bool]:
+    def _question(self, host: str, port: int) -> Callable[..., bool]:
         """Return a function that tells, and asks now and then, whether a server is the primary."""
-        ask_at = time.monotonic() + ASK_EVERY
+        asked_at = time.monotonic()
 
-        def is_current() -> bool:
-            nonlocal ask_at
-            if time.monotonic() < ask_at:
+        def is_current(every: float | None = None) -> bool:
+            nonlocal asked_at
+            if time.monotonic() < asked_at + (ASK_EVERY if every is None else every):
                 return True
-            ask_at = time.monotonic() + ASK_EVERY
+            asked_at = time.monotonic()
             try:
                 named = self.ask()
             except (RedisAway, RedisRefused) as error:  # the primary may be well

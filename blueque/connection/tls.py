@@ -122,7 +122,7 @@ class TlsConnection(SocketConnection):
                 return data
 
     def _poll_until(self, deadline: float, poll: select.poll) -> None:
-        if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+        if not self._is_ready(poll, max(deadline - time.monotonic(), 0)):
             self._lost(OSError("timed out"))
 
     def _lost(self, error: OSError) -> NoReturn:

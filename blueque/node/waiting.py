@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
-from blueque.connection.address import REPLY_TIMEOUT
+from blueque.connection.address import REPLY_TIMEOUT, SILENCE
 from blueque.connection.redis import Connection
 from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
 from blueque.node.context import NodeContext
@@ -183,9 +183,12 @@ class Waiting:
             return True
         before, descriptor = self._orders.now, connection.fileno()
         deadline = time.monotonic() + (LAST_ANSWER if before is Order.STOP else REPLY_TIMEOUT)
+        is_current = connection.is_current
         while (seconds := deadline - time.monotonic()) > 0:
-            if self._poll(seconds, [descriptor]):
+            if self._poll(seconds if is_current is None else min(seconds, SILENCE), [descriptor]):
                 return True
+            if is_current is not None and not is_current(SILENCE):
+                return False
             if self._orders.now is not before:
                 # The answer to a pop is worth a moment: without it the task stays in the list of a
                 # listener that leaves.

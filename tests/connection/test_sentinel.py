@@ -12,7 +12,7 @@ from running import until
 from sentinels import SERVICE, Sentinels, watched
 
 from blueque import Client, InvalidInput, RedisAway, RedisRefused
-from blueque.connection import sentinel
+from blueque.connection import plain, sentinel
 from blueque.connection.address import Address
 from blueque.connection.sentinel import SentinelAddress
 
@@ -59,7 +59,28 @@ def test_a_connection_asks_again_and_leaves_a_server_that_was_replaced(
         assert own.is_closed
 
 
-def test_a_change_after_a_failover_is_made_at_the_new_primary_once(client, service):
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_primary_that_stands_still_is_left_when_another_is_named(
+    client, service, monkeypatch, is_new
+):
+    """However long an answer may take; is_new: on a connection that is made meanwhile."""
+    monkeypatch.setattr(plain, "REPLY_TIMEOUT", 3600.0)
+    queue = client.get_queue("video")
+    until(service.is_whole, 60, "a replica that has all")
+    if not is_new:
+        queue.enqueue("before")
+    old = service.primary()
+
+    service.freeze(old)
+    try:
+        queue.enqueue("after")
+        assert service.primary() is not old
+    finally:
+        service.heal(old, at_once=True)
+
+
+def test_a_change_after_a_failover_is_made_at_the_new_primary_once(client, service, monkeypatch):
+    monkeypatch.setattr(sentinel, "ASK_EVERY", 0.0)
     queue = client.get_queue("video")
     queue.enqueue("before")
     with redis_py.Redis(port=service.primary().port) as old:

@@ -16,10 +16,12 @@ from transactions import protocol
 
 import blueque.node
 from blueque import Client
+from blueque.connection.redis import Connection
 from blueque.errors import RedisAway
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.units import Timing
+from blueque.node import waiting
 from blueque.node.context import Master, NodeContext
 from blueque.node.control import Order, OrderCame, Pause
 from blueque.node.duties import Duties
@@ -65,6 +67,9 @@ class Listening:
     @property
     def registration(self) -> dict[str, str]:
         return self._client.get_inspector().registration("work", self.group.node)
+
+    def connection(self) -> Connection:
+        return self._client.connections.connection()
 
     @property
     def beats(self) -> int:
@@ -152,6 +157,18 @@ def test_what_redis_does_not_do_is_given_up_at_the_second_try_after_the_order(li
         listening.waiting.retry_until_order(fail, until=Order.DRAIN)
 
     assert len(tries) == 3
+
+
+def test_an_answer_of_a_server_that_sentinel_has_replaced_is_not_waited_for(listening, monkeypatch):
+    """However long an answer may take."""
+    monkeypatch.setattr(waiting, "REPLY_TIMEOUT", 3600.0)
+    connection = listening.connection()
+    connection.is_current = lambda every=None: False
+
+    with pytest.raises(RedisAway, match="gave up waiting for an answer"):
+        connection.exchange([("BLPOP", "nothing", 0)])
+
+    assert connection.is_closed
 
 
 IDLE = {
