@@ -64,10 +64,10 @@ class Reserver:
         nothing.
         """
         payloads = self._redis.settings.payloads
-        if payloads is None:
-            return None if self.pool is None else write_needs(self.pool.totals)
-        totals = {} if self.pool is None else self.pool.totals
-        return write_needs(with_keys(totals, payloads.offered()))
+        keys = frozenset[str]() if payloads is None else payloads.offered()
+        if self.pool is None and not keys:
+            return None
+        return write_needs(with_keys({} if self.pool is None else self.pool.totals, keys))
 
     def take(self, ours: Registration) -> Task | None:
         """Reserve the next task of a queue, if there is one now. Our own list is settled already.

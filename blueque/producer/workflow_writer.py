@@ -57,9 +57,12 @@ class WorkflowWriter:
         gated = [self._gated(new) for new in tasks]
         named = dict.fromkeys(name for new in tasks for name in new.conditions)
         self._outer = [name for name in named if name not in self._own]
-        # What is encrypted differs each time, so the digest is that of the plain tasks.
-        stored = [store(redis, new) for new in gated]
-        self._graph = Graph(group, keep, digest(gated), stored)
+        stored, payloads = [store(redis, new) for new in gated], redis.settings.payloads
+        # What is encrypted differs each time, so the digest is that of the plain tasks. Without a secret
+        # in it, parameters could be guessed.
+        file = None if payloads is None or stored == gated else payloads.file
+        secret = b"" if file is None else file.first().octets
+        self._graph = Graph(group, keep, digest(gated, secret), stored)
         require_sound(self._graph)
         for new in gated:
             _require_room(new)
@@ -170,9 +173,11 @@ def in_order(parents: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]
     return [*order], []
 
 
-def digest(tasks: Sequence[NewTask]) -> str:
-    """Return a text that is the same for the same tasks in the same order, in any process."""
-    found = hashlib.sha256()
+def digest(tasks: Sequence[NewTask], secret: bytes = b"") -> str:
+    """Return a text that is the same for the same tasks in the same order, in any process with the same
+    secret.
+    """
+    found = hashlib.sha256(secret)
     for task, queue, parameters, options, conditions, eta in tasks:
         named = dict(options)
         named.pop("producer", None)  # of a process, as is the trace

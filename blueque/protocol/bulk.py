@@ -117,13 +117,13 @@ class NewTasks(NamedTuple):
 class _Kind(NamedTuple):
     """Tasks whose HSET has the same template.
 
-    encoding: of the parameters. priority: None: that of the options. has_context: of its own.
+    coding: the encoding of the parameters, or for plain ones whether they are JSON. priority: None:
+        that of the options.
     """
 
-    encoding: str | None
+    coding: bool | str | None
     is_later: bool = False
     priority: int | None = None
-    has_context: bool = False
 
 
 class Batch:
@@ -220,15 +220,15 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Fields) -> list[byt
 
     Tasks that differ in few values share a template: 0.5 us a task, and 2.4 if each HSET is packed.
     """
-    templates: dict[tuple[str | None, bool, int | None, bool], bytes] = {}
+    templates: dict[tuple[bool | str | None, bool, int | None], bytes] = {}
     width, packed = len(tasks.ids[0]), list[bytes]()
     columns = (tasks.sealed, tasks.keys, tasks.etas, tasks.priorities)
     each = zip(tasks.ids, tasks.parameters, *[one or repeat(None) for one in columns], strict=False)
-    for task, (text, is_json), sealed, key, eta, priority in each:
+    for task, (text, coding), sealed, key, eta, priority in each:
         values: list[bytes | int] = [task, len(text), text]
-        encoding, context = ("json" if is_json else None, None) if sealed is None else sealed
-        if context is not None:
-            values += [len(context), context]
+        if sealed is not None:
+            coding, context = sealed
+            values += [] if context is None else [len(context), context]
         if key is not None:
             values += [len(key), key]
         if eta is not None:
@@ -237,7 +237,7 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Fields) -> list[byt
             if tasks.within is not None:
                 before = str(tasks.start_before(now, eta)).encode()
                 values += [len(before), before]
-        kind = (encoding, eta is not None, priority, context is not None)
+        kind = (coding, eta is not None, priority)
         template = templates.get(kind)
         if template is None:
             template = _template(queue, tasks, now, options, width, _Kind(*kind))
@@ -254,11 +254,11 @@ def _template(
 
     kind: see _Kind.
     """
-    encoding, is_later, priority, has_context = kind
+    coding, is_later, priority = kind
     fields_given: dict[str, str | int | float] = {}
-    if encoding is not None:
-        fields_given["parameters_encoding"] = encoding
-    if has_context:
+    if coding:
+        fields_given["parameters_encoding"] = "json" if coding is True else coding
+    if tasks.sealed and tasks.sealed[0][1] is not None:
         fields_given["context"] = HOLE
     fields_given |= options
     if priority is not None:

@@ -129,7 +129,8 @@ def _make(visit: Visit, form: Form) -> TaskId:
     text = form.get("parameters", "")
     for word in (HIDDEN, *PayloadRefused.words):
         if word in text:
-            raise InvalidInput(f"some values are hidden: write them in place of {word}")
+            shown = word.strip("[: ]")
+            raise InvalidInput(f"some values are hidden: write them in place of [{shown}]")
     parameters = as_json(text.encode()) if text.strip() else None
     options, eta = _options(form), _due(visit, form)
     if "key" not in options:

@@ -107,6 +107,16 @@ def test_each_way_to_make_tasks_encrypts_parameters_and_context(
     assert sealed.get_listener("q").listen(timeout=0).parameters in ROWS
 
 
+def test_the_record_of_a_workflow_tells_nothing_to_who_guesses_its_parameters(sealed, client):
+    digests = []
+    for each in (sealed, client):
+        with each.workflow("w") as flow:
+            flow.add("q", "42")
+        digests += each.connections.read(("HGET", "blueque_group_w", "made_by"))
+        each.connections.read(("FLUSHALL",))
+    assert digests[0] and digests[1] and digests[0] != digests[1]
+
+
 def test_tasks_that_wait_in_one_line_come_in_their_order(sealed):
     queue, listener = sealed.get_queue("q"), sealed.get_listener("q")
     ids = [queue.enqueue(number) for number in range(5)]

@@ -8,7 +8,11 @@ from html import unescape
 
 import pytest
 from asking import ask_app
+from payload_keys import octets_of
 
+from blueque.model.payload_keys import PayloadKey
+from blueque.model.payloads import Sealer
+from blueque.protocol.create import OneTask, create
 from blueque.web import create_app
 from blueque.web.access import Viewer
 from blueque.web.site import Site
@@ -54,6 +58,7 @@ def test_a_new_task_has_what_the_form_says_and_a_form_sent_twice_makes_one(ask, 
     [
         ({"parameters": "{scene"}, "not valid JSON"),
         ({"parameters": '{"token": "[hidden]"}'}, "some values are hidden"),
+        ({"parameters": '"[encrypted: k9.1]"'}, "write them in place of [encrypted]"),
         ({"priority": "high"}, "priority: a number is needed"),
         ({"resources": "gpu"}, "write NAME=AMOUNT"),
         ({"retry": "often"}, "retry"),
@@ -115,3 +120,16 @@ def test_who_may_only_look_gets_no_form_and_other_queues_get_no_task(client, que
     form = {"queue": "video", "number": "1", "parameters": "1"}
     assert "does not belong" in ask_app(narrow, "/new", "POST", data=form, headers=OWN).text
     assert everything() == before
+
+
+def test_the_page_shows_no_encrypted_text(ask, client):
+    key = PayloadKey.of("k9", octets_of("k9"))  # no process has it in a file
+    new = client.get_queue("video").new_task({"a": 1}, context={"b": 2})
+    sealed = Sealer(None, key).new_task(new)
+    create(client.connections, OneTask(sealed, time.time()))
+    word, text = f"[encrypted: {key.name}]", sealed.parameters
+    for path in (f"/tasks/{new.task}", "/tasks?q=video", "/queues/video", f"/new?from={new.task}"):
+        page = unescape(ask(path).text)
+        assert text not in page, path
+        assert word in page, path
+    assert word in ask(f"/api/v1/task?id={new.task}").text
