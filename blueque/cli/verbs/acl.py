@@ -1,4 +1,4 @@
-"""`blueque acl`: print the rights of a role for a user of Redis; say what the own user lacks."""
+"""`blueque acl`: print the rights of a role for a user of Redis; say what this user lacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 6  # rules of a role in the list of all
 )
 @text_options
 def acl(invocation: Invocation, role: tuple[str, ...], user: str | None, server: str) -> int:
-    """Print the command that gives a user of Redis the rights of a role; or check which roles the own user has.
+    """Print the command that gives a user of Redis the rights of a role, or check which roles your user has.
 
     \b
     blueque acl listener | redis-cli
