@@ -36,11 +36,11 @@ from chaos_ledger import (
     too_early,
 )
 from chaos_producer import LOCKS
-from chaos_samples import Samples, by_listener, halves
+from chaos_samples import Usage
 from chaos_services import SERVICES
 from chaos_stage import LOST_AFTER, QUEUE, TIMES, Node, Stage, now, open_stage
 from chaos_stalls import stalls_noted
-from running import children_of, is_there
+from running import is_there
 from schedule_judge import wrong_history
 
 from blueque import Task
@@ -52,6 +52,7 @@ DRAIN = 45.0  # seconds by which everything has ended when the faults have stopp
 LEAVE = 30.0
 PATIENCE = 40.0  # seconds more than twice as long as asked for, if need be
 LOOK, SAMPLE = 0.02, 0.5  # seconds between two looks at who runs, between two samples
+SAMPLES = 2000  # in a long run; then they are further apart
 TOLERANCE = 0.3  # seconds by which a judge's clock may be ahead of our first look
 # Why a task without a policy may fail here.
 REASONS = {"signal", "lost", "ValueError"}
@@ -65,15 +66,16 @@ class Chaos:
         self.stage, self._began = stage, now()
         self._log_path = stage.directory / "chaos.log"
         self._ledger, self._promises = Ledger(stage.ledger), Promises(stage.accepted)
-        self._samples = Samples()
+        self._usage = Usage()
         self.injector = Injector(stage, self._ledger, seed, self.log)
-        self._sample_at = 0.0
+        self._sample_at, self._sample_every = 0.0, SAMPLE
         self.wrong: list[str] = []
         self.table: dict[str, object] = {"seed": seed}
         self.result: dict[str, object] = {}  # what docs/benchmarks.md is made of
 
     def run(self, seconds: float, tasks: int) -> None:
         """Have it all happen, and judge."""
+        self._sample_every = max(SAMPLE, seconds / SAMPLES)
         self.log(f"this is {self._began:.3f} by the clock of the ledger")
         with stalls_noted(self.injector.note_stall):
             self._strike(seconds, tasks)
@@ -111,26 +113,15 @@ class Chaos:
                 run.process = self.stage.node(run.node).find(run.pid)
         self._ledger.look(lambda run: is_there(run.process or 0), now())
         if now() >= self._sample_at:
-            self._sample_at = now() + SAMPLE
+            self._sample_at = now() + self._sample_every
             self._sample()
 
     def _sample(self) -> None:
-        stage, runs = self.stage, self._ledger.runs
-        begun, total = by_listener(runs), Counter(run.node for run in runs)
-        for node in stage.nodes:
-            master = node.master
-            if master is None:
-                continue
-            self._samples.take("master", master, total[node.name])
-            for pid in children_of(master):
-                self._samples.take("listener", pid, begun[node.name, node.own_name(pid)])
-        if stage.scheduler is not None:
-            self._samples.take("scheduler", stage.scheduler.pid, len(runs))
+        stage = self.stage
         if stage.is_redis_well:
             (names,) = stage.control.connections.read(("KEYS", "*"))
-            self._samples.keys.append(
-                sum(not name.startswith(keys.belongings("")) for name in names)
-            )
+            count = sum(not name.startswith(keys.belongings("")) for name in names)
+            self._usage.take("no task", "keys", len(self._ledger.runs), count)
         stage.steady.sample(stage.is_redis_well)
 
     def _supervise(self) -> None:
@@ -297,7 +288,7 @@ class Chaos:
             self.wrong += _judge_end(promise, ends[task], self._ledger.runs_of(task))
         (known,) = self.stage.control.connections.read(("ZRANGE", keys.tasks(QUEUE), 0, -1))
         self.wrong += [f"task {task} is nobody's" for task in known if task not in tasks]
-        self.wrong += self._samples.wrong()
+        self.wrong += self._usage.wrong()
         self.wrong += [f"never struck in the midst of work: {name}" for name in self.injector.never]
         steady = self.stage.steady
         self._count(tasks, ends)
@@ -338,10 +329,6 @@ class Chaos:
             "faults in the midst of work": sum(self.injector.hits.values()),
             **{f"  {name}": self.injector.hits[name] for name in self.injector.faults},
         }
-        for kind in self._samples.kinds():
-            count, done, descriptors, memory = self._samples.growth(kind)
-            grown = f"{descriptors} descriptors, {memory >> 10} KiB after {done} tasks in {count} processes"
-            self.table[f"{kind}: grown by"] = grown
         steady = self.stage.steady
         (info,) = self.stage.control.connections.read(("INFO", "server"))
         self.result = {
@@ -357,11 +344,9 @@ class Chaos:
             "  lost": steady.lost,
             "  doubled": steady.doubled,
         }
-        for whose, what, *ends, slope in steady.usage.rows():
+        for whose, what, *ends, slope in [*steady.usage.rows(), *self._usage.rows()]:
             grown = ", ".join(f"{value:,.0f}" for value in ends)
             self.table[f"{what} of {whose}"] = f"{grown}; by 1,000 tasks {slope:+,.1f}"
-        first, second = halves(self._samples.keys)
-        self.table["keys besides tasks, by half"] = f"{first:.0f}, {second:.0f}"
 
 
 def _given_up(stage: Stage) -> set[str]:
