@@ -102,7 +102,10 @@ class Visit:
     def url(self, path: str, **query: Any) -> str:
         """Return the address of a page. query: values that are None or empty are left out."""
         pairs = [(name.rstrip("_"), each) for name, value in query.items() for each in _each(value)]
-        return f"{self.prefix}{quote(path)}{f'?{urlencode(pairs)}' if pairs else ''}"
+        # A name that another program has written may be no UTF-8.
+        asked = urlencode(pairs, errors="surrogateescape")
+        address = f"{self.prefix}{quote(path, errors='surrogateescape')}"
+        return f"{address}?{asked}" if asked else address
 
     def here(self, **changed: Any) -> str:
         """Return the address of this page with other values in its query."""

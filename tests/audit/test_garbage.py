@@ -21,6 +21,7 @@ from asking import ask_app
 from garbage import FAMILIES, HEADINGS, VALUES, Garbage, family_of, garbage, names_of, sweep
 from hypothesis import HealthCheck, Phase, given, settings, strategies
 from restoring import restoring
+from running import until
 from test_audit import NODE, D, G, House, Q
 from transactions import protocol
 
@@ -36,6 +37,7 @@ from blueque.model.log_line import Line
 from blueque.model.new_task import NewTask
 from blueque.scheduler.scheduler import Scheduler
 from blueque.spool.spool import Spool
+from blueque.system import process
 from blueque.system.embedded_redis import Server, running_server
 from blueque.web import create_app
 from blueque.web.access import Viewer
@@ -194,6 +196,7 @@ class Stage:
         self._app = create_app(self.client, authorize=lambda scope: Viewer("ada", "operator"))
         self.tasks = {key.removeprefix(keys.task("")) for key in self.keys["blueque_task_[task]"]}
         self.complaints: list[str] = []
+        self.client.close()
 
     def restore(self) -> None:
         self.sent.commands = 0
@@ -268,20 +271,23 @@ class Stage:
         self.sent.commands = 0
         spool = Spool(str(self.directory / "spool"), self.client.max_bytes)
         spool.open()
-        listener = Listener(self.redis, QUEUES)
+        for queue in QUEUES:
+            with contextlib.suppress(BluequeError):
+                self._work(queue, spool)
+
+    def _work(self, queue: str, spool: Spool) -> None:
+        listener = Listener(self.redis, [queue])
         listener.obeys_settings = True
-        with contextlib.suppress(BluequeError):
-            while (task := listener.listen(timeout=0)) is not None:
-                limits.of(task.fields, limits.Limits())
-                with contextlib.suppress(BluequeError):
-                    attempt = spool.create(task.id, task.attempt or 1, task.fields)
-                    if not os.path.realpath(attempt.path).startswith(os.path.realpath(spool.root)):
-                        self.complaints.append(f"{attempt.path} is outside of the spool")
-                    processor = self.client.get_processor(task)
-                    processor.start(os.getpid())
-                    processor.complete("done")
-        with contextlib.suppress(BluequeError):
-            listener.leave()
+        while (task := listener.listen(timeout=0)) is not None:
+            limits.of(task.fields, limits.Limits())
+            with contextlib.suppress(BluequeError):
+                attempt = spool.create(task.id, task.attempt or 1, task.fields)
+                if not os.path.realpath(attempt.path).startswith(os.path.realpath(spool.root)):
+                    self.complaints.append(f"{attempt.path} is outside of the spool")
+                processor = self.client.get_processor(task)
+                processor.start(os.getpid())
+                processor.complete("done")
+        listener.leave()
 
     def order(self, tasks: Sequence[str]) -> None:
         """Run each command that changes something."""
@@ -366,12 +372,16 @@ def stopped(done: Sequence[tuple[Garbage, str]]) -> set[str]:
     return found
 
 
+@pytest.fixture
+def stage(opened: Stage) -> Iterator[Stage]:
+    yield opened
+    opened.client.close()
+
+
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with running_server() as server, pytest.MonkeyPatch.context() as patch:
-        stage = Stage(server, tmp_path_factory.mktemp("garbage"), patch)
-        yield stage
-        stage.client.close()
+        yield Stage(server, tmp_path_factory.mktemp("garbage"), patch)
 
 
 def test_everything_can_be_damaged(stage):
@@ -403,6 +413,7 @@ FOUND = [
     Garbage("blueque_task_[task]", 0, "type", "", "x"),  # due: the scheduler looped
     Garbage("blueque_task_[task]", 14, "value", "created", "nan"),  # all queues of its listener
     Garbage("blueque_listener_[queue]_[node]", 1, "value", "state", "-1"),
+    Garbage("blueque_nodes_[queue]", 0, "value", "", "\udcff\udcfe"),  # no UTF-8 in a link
     Garbage("blueque_recent_[task]", 0, "value", "", '{"a":' * 5000),
     Garbage("blueque_totals_[queue]", 1, "value", "reserved_seconds", "x"),
     Garbage("blueque_queue_[queue]", 1, "value", "max_running", "9" * 5000),
@@ -435,3 +446,48 @@ def test_any_garbage_is_endured(stage):
         endure(stage, several)
 
     run()
+
+
+WORK = "def work(task):\n    return 'done'\n"
+
+
+def test_a_listener_and_a_scheduler_run_on_whatever_is_there(stage, programs):
+    """They are real processes; every part of the sweep is done to one Redis, one after the other."""
+    programs.url = stage.client.url
+    queue, shared = stage.client.get_queue("sound"), ("blueque_queues", "type")
+    stage.restore()
+    listener = programs.listen(*QUEUES, "--handler", "work:work", "--beat", "0.1")
+    scheduler, slots = programs.scheduler(), process.children(listener.pid)
+    before = {*os.listdir(programs.directory)}
+    parts = [FOUND, *sweep(stage.fields, stage.keys, 0)]
+    # Without the list of queues nothing can be enqueued.
+    parts = [[one for one in part if (one.family, one.what) != shared] for part in parts]
+    for part in parts:
+        stage.restore()
+        for one in part:
+            stage.damage(one)
+        task = queue.enqueue("x")
+        until(lambda task=task: stage.client.get_task(task).status == "complete")
+        assert commands_in_five_beats(stage) < 3000  # 500 is usual
+    stage.damage(Garbage(*shared[:1], 0, "type", "", "x"))
+    assert commands_in_five_beats(stage) < 3000
+    assert listener.is_running and scheduler.is_running
+    assert process.children(listener.pid) == slots
+    for program in (listener, scheduler):
+        assert "Traceback" not in program.log, program.log
+    assert {*os.listdir(programs.directory)} == before
+
+
+def commands_in_five_beats(stage: Stage) -> int:
+    """Wait for five beats of the listener, and return how many commands Redis got meanwhile."""
+    (node,) = stage.client.get_inspector().listeners("sound")
+
+    def look() -> tuple[int, int]:
+        beat, stats = stage.redis.read(
+            ("HGET", keys.listener("sound", node), "beat"), ("INFO", "stats")
+        )
+        return int(beat), int(re.findall(r"total_commands_processed:(\d+)", stats)[0])
+
+    (beat, begun) = look()
+    until(lambda: look()[0] >= beat + 5)
+    return look()[1] - begun
