@@ -73,12 +73,9 @@ class AttemptEnd:
         except NotOwner as error:
             is_ours = False
             log.warning("%s; how it ended stays in %s", error, watch.attempt.path)
-        except OrderCame:
-            log.warning(
-                "task=%s has ended, but Redis does not know; how it ended stays in %s",
-                watch.task.id,
-                watch.attempt.path,
-            )
+        except OrderCame as error:
+            text = "task=%s has ended: %s; how it ended stays in %s"
+            log.warning(text, watch.task.id, error, watch.attempt.path)
             raise
         if watch.processor.is_awaited:
             self._duties.settle(watch.task.id)
@@ -133,7 +130,13 @@ class AttemptEnd:
         """Put the attempt back into Redis, if Redis has lost it, so that its end can be reported."""
         ours = self._listener.of(watch.task.queue)
         fields = self._client.get_task(watch.task.id).fields
-        if not has_been_forgotten(watch, ours.instance, fields):
+        # An earlier try may have put it back, and had no answer.
+        is_back = (fields.get("status"), fields.get("token"), fields.get("node")) == (
+            "started",
+            watch.task.token,
+            ours.node,
+        )
+        if not is_back and not has_been_forgotten(watch, ours.instance, fields):
             return False
         try:
             task = ours.reassert(watch.task, watch.pid, watch.instance)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from blueque.connection.address import REPLY_TIMEOUT, SILENCE
 from blueque.connection.redis import Connection
-from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
+from blueque.errors import Contended, NotRegistered, NotReplicated, RedisAway, RedisRefused
 from blueque.node.context import NodeContext
 from blueque.node.control import Order, OrderCame
 from blueque.node.duties import Duties
@@ -120,6 +120,9 @@ class Waiting:
                 if isinstance(error, RedisRefused) and error.code in fatal:
                     raise
                 self._outage.note(error, "waiting")
+                # The listener that replaces us may ask for fewer replicas, and adopts the task.
+                if isinstance(error, NotReplicated) and self._orders.is_replaced:
+                    until = Order.DRAIN
                 if self._orders.now >= until:
                     if not may_try_again:
                         raise OrderCame(str(error)) from error

@@ -34,7 +34,7 @@ class Outage:
 
     def __init__(self, over: str, level: int = logging.WARNING) -> None:
         self._over, self._level = over, level
-        # by the refusal; "": not a refusal
+        # by what is said at the end; "": `over`, it is not a refusal
         self._causes: dict[str, _Cause] = {}
         self._failures: Counter[str] = Counter()  # of each duty since its last success
 
@@ -70,22 +70,21 @@ class Outage:
 
     def _end(self, what: str) -> None:
         seconds = time.monotonic() - self._causes.pop(what).since
-        log.warning("%s after %.1f s", f"Redis no longer {what}" if what else self._over, seconds)
+        log.warning("%s after %.1f s", what or self._over, seconds)
 
 
 def _refused(reason: Exception | str | None) -> str | None:
-    """Return what Redis does not do, "" for any other reason, None without a reason.
+    """Return what is said when Redis does it again, "" for any other reason, None without a reason.
 
     Permissions and types concern one command; other refusals, such as OOM, concern many. Where there
     is no way to Redis, such as with an expired certificate, Redis has not answered.
     """
     if isinstance(reason, NotReplicated):  # what waits for no replica succeeds
-        return "waits for replicas"
+        return "nothing waits for replicas any more"
     if isinstance(reason, RedisAway) and isinstance(reason.__cause__, RedisRefused):
         reason = reason.__cause__  # after the patience of a call; what only reads may succeed
     if isinstance(reason, RedisRefused) and reason.code not in OURS:
         command = reason.command.partition(" ")[0]
-        return (
-            f"refuses {command}" if command and reason.concerns_keys else f"answers {reason.code}"
-        )
+        concerned = command and reason.concerns_keys
+        return f"Redis no longer {f'refuses {command}' if concerned else f'answers {reason.code}'}"
     return None if reason is None else ""
