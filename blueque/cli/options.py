@@ -72,6 +72,7 @@ class Invocation:
         patience: as for Client; 0: raise at once if Redis does not answer.
         """
         from blueque.client import Client  # here: --help does without
+        from blueque.model.client_settings import payloads_of
 
         (url, origin), config = self.address(), self.config
         try:
@@ -80,6 +81,7 @@ class Invocation:
             raise Failure(CONFIGURATION, f"BLUEQUE_MAX_BYTES: {error}") from error
         try:
             units.statistics_keep()
+            payloads_of(config.payloads)
             units.replicas({})
             chosen_name()
         except InvalidInput as error:  # which names its variable

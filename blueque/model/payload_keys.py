@@ -175,7 +175,7 @@ def _parse(words: list[str], path: str, line: str) -> PayloadKey:
 
 def _unreadable(path: str, error: OSError | ValueError) -> ConfigRefused:
     reason = getattr(error, "strerror", None) or error
-    return ConfigRefused(path, None, f"cannot be read: {reason}")
+    return ConfigRefused(path, None, f"the payload keys cannot be read: {reason}")
 
 
 @functools.lru_cache(100)

@@ -130,3 +130,16 @@ def test_doctor_names_the_keys_that_are_still_needed(run, sealed, keys):
     keys.chmod(0o644)
     fails = [line for line in run("doctor", **with_keys).stdout.splitlines() if "FAIL" in line]
     assert fails == [f"FAIL  {keys}: others can read it (mode 0644): chmod 600 {keys}."]
+
+
+def test_a_wrong_setting_is_a_sentence_that_names_it(run, tmp_path):
+    wrong = run("ls", BLUEQUE_PAYLOADS_COMPRESS_FROM="much")
+    assert (
+        wrong.returncode == 78
+        and "blueque: BLUEQUE_PAYLOADS_COMPRESS_FROM: 'much' is" in wrong.stderr
+    )
+    missing = run("enqueue", "q", "1", BLUEQUE_PAYLOADS_KEYS=str(tmp_path / "none"))
+    assert (
+        missing.returncode == 78
+        and "none: the payload keys cannot be read: No such" in missing.stderr
+    )
