@@ -14,7 +14,9 @@ from typing import NamedTuple
 # What it may grow by in the second half of a run, however long that is. Two hours have 20,000 tasks
 # in it: memory then grows by no more than 200 bytes for each, descriptors by none. A minute has 150
 # of them, and one descriptor or 30 KiB left behind by each is too much.
-GROWTH = {"descriptors": 8, "memory": 4 << 20, "keys": 100, "files": 200, "bytes": 1 << 20}
+GROWTH = {"descriptors": 8, "memory": 4 << 20, "keys": 300, "files": 300, "bytes": 1 << 20}
+# In its first thousand looks, a page fills what it keeps, up to this.
+PAGE = 16 << 20
 ENDS = 10  # of all samples, the first and the last tenth are what `first` and `last` are made of
 
 
@@ -73,9 +75,9 @@ class Usage:
         """Return in sentences what has grown too much."""
         return [
             f"{what} of {whose} grew by {series.growth():.0f} in the second half, "
-            f"{1000 * series.slope():.1f} for each 1,000 tasks; {GROWTH[what]} is the limit"
+            f"{1000 * series.slope():.1f} for each 1,000 tasks; {limit} is the limit"
             for (whose, what), series in self.of.items()
-            if series.growth() > GROWTH[what]
+            if series.growth() > (limit := _limit(whose, what))
         ]
 
     def rows(self) -> list[tuple[str, str, float, float, float, float]]:
@@ -84,6 +86,10 @@ class Usage:
             (whose, what, *series.first_middle_last(), 1000 * series.slope())
             for (whose, what), series in self.of.items()
         ]
+
+
+def _limit(whose: str, what: str) -> int:
+    return PAGE if (whose, what) == ("page", "memory") else GROWTH[what]
 
 
 def own_memory_of(pid: int) -> int:

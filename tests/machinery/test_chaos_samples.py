@@ -34,7 +34,7 @@ def test_what_a_process_keeps_of_each_task_is_found(
 
     for task in range(TASKS):
         leak(kept)
-        usage.processes("page", [os.getpid()], task)
+        usage.processes("slots", [os.getpid()], task)
     for each in kept:
         if not isinstance(each, bytearray):
             each.close()  # type: ignore[attr-defined]

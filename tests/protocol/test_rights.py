@@ -135,6 +135,10 @@ def put_back(cli, name):
     cli.zadd("blueque_schedules", {name: due})
 
 
+def decided(record):
+    return record.get("made", 0) + record.get("skipped", 0)
+
+
 def test_a_listener_that_may_not_read_schedules_works_and_says_so_once(programs, user, client, cli):
     client.set_schedule("nightly", queue="video", every="1h", parameters="fine")
     put_back(cli, "nightly")
@@ -235,9 +239,12 @@ def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, c
         queue.schedule("fine", 1e9),
     ]
     client.set_schedule("nightly", queue="work", every="1h", overlap="queue")
-    for made in (1, 2):  # the second one waits for the first one
+    for count in (
+        1,
+        2,
+    ):  # the second one waits for the first one, or is skipped if that still waits
         put_back(cli, "nightly")
-        until(lambda made=made: client.get_schedule("nightly").record.get("made") == made)
+        until(lambda count=count: decided(client.get_schedule("nightly").record) == count)
     long = queue.enqueue("long")
     assert [outcome(client, task_id).status for task_id in task_ids] == [
         "complete",
