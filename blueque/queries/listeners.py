@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import as_scores, time_of
@@ -208,7 +209,8 @@ def _node(
 ) -> Node:
     """Return a listener, without what it holds. is_member: it may be one of 1.0.0."""
     state, beat_every, lease, order, order_by, *facts = registration
-    seen = None if beat is None else max(now - beat, 0.0)
+    # Another program may have written an infinite time.
+    seen = None if beat is None or not isfinite(beat) else max(now - beat, 0.0)
     state = _state(state or ("1.0.0" if is_member else "gone"), beat_every, lease, order, seen)
     is_late = seen is not None and seen > BEATS_TO_BE_LATE * _seconds(beat_every, units.BEAT)
     return Node(node, queue, state, seen, (), order, order_by, *facts)._replace(is_late=is_late)

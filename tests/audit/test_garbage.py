@@ -417,6 +417,7 @@ FOUND = [
     Garbage("blueque_task_[task]", 19, "value", "created", "nan"),  # all queues of its listener
     Garbage("blueque_listener_[queue]_[node]", 1, "value", "state", "-1"),
     Garbage("blueque_nodes_[queue]", 0, "value", "", "\udcff\udcfe"),  # no UTF-8 in a link
+    Garbage("blueque_nodes_[queue]", 27, "score", "", ""),  # -inf
     Garbage("blueque_recent_[task]", 0, "value", "", '{"a":' * 5000),
     Garbage("blueque_totals_[queue]", 2, "value", "reserved", "x"),
     Garbage("blueque_queue_[queue]", 1, "value", "max_running", "9" * 5000),
