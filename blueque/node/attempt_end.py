@@ -64,12 +64,14 @@ class AttemptEnd:
             self._report(watch, record, reporter)
 
         try:
-            try:
-                do(report)
-            except NotOwner:
-                if watch.reason == "superseded" or not do(lambda: self._put_back(watch)):
-                    raise
-                do(report)
+            is_reported = False
+            while not is_reported:  # Redis may lose it again
+                try:
+                    do(report)
+                    is_reported = True
+                except NotOwner:
+                    if watch.reason == "superseded" or not do(lambda: self._put_back(watch)):
+                        raise
         except NotOwner as error:
             is_ours = False
             log.warning("%s; how it ended stays in %s", error, watch.attempt.path)
