@@ -12,8 +12,8 @@ UNITS = {"memory": ("memory, MiB", 1 << 20), "bytes": ("KiB", 1 << 10)}
 HEAD = """\
 ## What is left after hours of faults?
 
-`bin/soak 2h --chaos` kills, freezes and cuts off listeners, keepers, tasks, hosts, a scheduler, the network and Redis, one about
-each second, while tasks run, wait, fail, repeat and are cancelled; `bin/soak 2h --tls-sentinel` replaces the primary as well.
+`bin/soak 2h --chaos` kills, freezes and cuts off listeners, keepers, tasks, hosts, a scheduler, the network and Redis, one every
+second or two, while tasks run, wait, fail, repeat and are cancelled; `bin/soak 2h --tls-sentinel` replaces the primary as well.
 Lost is a task that was accepted and has not ended, doubled one that has started twice without consent. Beside all this, a
 listener of two slots, a scheduler and a page that nobody ends live through every outage, with six short tasks each second,
 which are deleted after a few seconds. What they use is the median of the first, a middle and the last tenth of the samples,
