@@ -479,7 +479,9 @@ class NotReplicated(OutcomeUnknown):
         within = (
             f" within {seconds:g} s (replicas = {replicas})" if refusal is None else f": {refusal}"
         )
-        super().__init__(f"{operation}: it is in Redis, but {have} confirmed it{within}", task_id)
+        super().__init__(
+            f"{operation}: the change is in Redis, but {have} confirmed it{within}", task_id
+        )
         self.confirmed, self.replicas, self.refusal = confirmed, replicas, refusal
 
 
@@ -501,6 +503,7 @@ class RedisRefused(BluequeError):
     """
 
     def __init__(self, answer: str) -> None:
+        answer = answer.removesuffix(".")  # the sentence of a message goes on
         super().__init__(answer)
         self.sentinel = ""
         self.answer = answer

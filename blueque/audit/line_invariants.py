@@ -124,7 +124,7 @@ def _unfit(
     if not alive or lack is None:
         return
     need = f"need{'s' if seen.length == 1 else ''} {hints.amounts(needs.resources)}"
-    sentence = f"{_tasks(seen)} of queue {finder.queue} {need} and can never start, the first is {seen.first}: "
+    sentence = f"{_tasks(seen)} of queue {finder.queue} {need} and cannot start, the first is {seen.first}: "
     sentence += _lacking(needs, lack, alive)
     key = keys.line(finder.queue, finder.name)
     yield finder.find("stuck", key, sentence, None, seen.first)
@@ -148,8 +148,10 @@ def _lacking(needs: Needs, lack: str, alive: dict[str, dict[str, int]]) -> str:
     most = alive[best].get(lack, 0)
     if most >= dict(needs.resources)[lack]:
         return "no listener of that queue has all of it."
+    if lack.startswith(KEY):
+        return "no listener of that queue has that key."
     if not most:
-        return f"no listener of that queue has any {lack.replace(KEY, 'payload key ', 1)}."
+        return f"no listener of that queue has any {lack}."
     return f"the most {lack} that a listener of that queue has is {hints.amount(most)}, {best}."
 
 

@@ -223,7 +223,7 @@ def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
         return
     if close is not None and close < (least or 1):
         few = {0: "no replica keeps", 1: "only 1 replica keeps"}.get(close, f"only {close} keep")
-        wanted = "is more" if least is None else f"is {least}"
+        wanted = "asks for more" if least is None else f"is {least}"
         sentence = f"{few} up, and min-replicas-to-write {wanted}: it refuses changes (NOREPLICAS)."
         yield Check("replicas", "fail", sentence)
     elif replicas < confirming:

@@ -55,7 +55,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
         "Redis has no memory left and refuses even deletions: raise its maxmemory first.",
     ),
     "MISCONF": (AWAY, "Redis cannot write to its disk, so it refuses changes: see its log."),
-    "NOREPLICAS": (AWAY, "Redis has too few replicas, so it refuses changes."),
+    "NOREPLICAS": (AWAY, "Redis has too few replicas, so it refuses changes: blueque doctor"),
     "BUSY": (AWAY, "A script has kept Redis busy for long: wait, or end it with SCRIPT KILL."),
     "WRONGTYPE": (
         CONFIGURATION,

@@ -218,9 +218,22 @@ def test_a_task_that_fits_no_listener_is_told_in_the_words_of_who_asked_for_it(
     shown = doctor().stdout
 
     assert (
-        f"1 task of queue video needs gpu=5, memory=8GiB and can never start, the first is t1: {said}\n"
+        f"1 task of queue video needs gpu=5, memory=8GiB and cannot start, the first is t1: {said}\n"
         in shown
     )
+
+
+def test_a_task_whose_payload_key_no_listener_has_names_the_key(doctor, redis):
+    protocol.register(redis, "video", "gpu-1_1", "i1", {"resources": "gpu=2"}, time.time())
+    needs = {"parameters_encoding": "json", "needs": "key.k1.0a1b2c3d=1"}
+    protocol.enqueue(redis, "video", "t1", "1", time.time(), needs)
+
+    shown = doctor().stdout
+
+    sentence = (
+        "1 task of queue video needs payload key k1.0a1b2c3d and cannot start, the first is t1: "
+    )
+    assert f"{sentence}no listener of that queue has that key.\n" in shown
 
 
 def test_a_schedule_that_a_clock_of_redis_took_ahead_is_named(doctor, client, cli):

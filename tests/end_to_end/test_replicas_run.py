@@ -16,7 +16,7 @@ from blueque.model import keys
 from blueque.system.embedded_redis import Server
 
 ASKING = {"BLUEQUE_REPLICAS": "1", "BLUEQUE_REPLICAS_TIMEOUT": "50ms"}
-UNCONFIRMED = "it is in Redis, but no replica has confirmed it within 0.05 s"
+UNCONFIRMED = "the change is in Redis, but no replica has confirmed it within 0.05 s"
 
 
 @pytest.fixture

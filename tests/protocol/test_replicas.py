@@ -141,7 +141,7 @@ def test_a_change_that_no_replica_confirms_is_in_redis_and_not_acknowledged(
 ):
     client = open_client(patience)
     within = max(patience, 0.05)
-    words = rf"^create: it is in Redis, but no replica has confirmed it within {within} s \(replicas = 1\)$"
+    words = rf"^create: the change is in Redis, but no replica has confirmed it within {within} s \(replicas = 1\)$"
 
     with pytest.raises(NotReplicated, match=words) as error:
         client.get_queue("video").enqueue("in")
@@ -216,7 +216,7 @@ def test_a_task_that_is_there_already_waits_for_replicas_too(open_client, primar
 
         assert received.get_message(timeout=10)["data"] == "", "a replica was sent nothing"
     os.kill(replica.pid, signal.SIGSTOP)
-    with pytest.raises(NotReplicated, match="create: it is in Redis, but no replica"):
+    with pytest.raises(NotReplicated, match="create: the change is in Redis, but no replica"):
         queue.enqueue("in", key="a")
 
 
@@ -227,12 +227,12 @@ def test_what_a_listener_says_of_itself_waits_for_no_replica(primary, stopped):
         listener = client.get_listener("video")
         task = listener.listen()
         listener.beat()
-        with pytest.raises(NotReplicated, match="start: it is in Redis"):
+        with pytest.raises(NotReplicated, match="start: the change is in Redis"):
             client.get_processor(task).start(os.getpid())
 
         assert client.get_task(task.id).status == "started"
         client.get_processor(task).progress("half")
-        with pytest.raises(NotReplicated, match="end: it is in Redis"):
+        with pytest.raises(NotReplicated, match="end: the change is in Redis"):
             client.get_processor(task).complete("out")
         assert client.get_task(task.id).status == "complete"
 
