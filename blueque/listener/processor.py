@@ -12,6 +12,7 @@ from blueque.errors import InvalidInput, InvalidType
 from blueque.listener.peer_wakeup import wake_for_lock_of
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import encode, is_sealed, printable, require_number
+from blueque.model.lines import needing_key
 from blueque.model.log_line import Line
 from blueque.model.new_task import NewTask
 from blueque.model.retry import Retry, class_name, class_names
@@ -102,14 +103,18 @@ class Processor:
             }
         self.report(record)
 
-    def release(self, reason: str | None = None) -> str:
+    def release(self, reason: str | None = None, key: str | None = None) -> str:
         """Hand the task back: it is the next in line again, at no cost. Return the status that it
         has now.
 
-        reason: one word, for the history of the task.
+        reason: one word, for the history of the task. key: the name of a payload key; from now on only
+            a listener that has it takes the task.
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "end".
         """
-        status = self._end(End.release(self._last_files(), reason))
+        facts = self._last_files()
+        if key is not None:
+            facts["needs"] = needing_key(self.task.fields.get("needs"), key)
+        status = self._end(End.release(facts, reason))
         text = "release task=%s queue=%s node=%s status=%s reason=%s"
         log.info(text, *self._named, status, reason)
         return status

@@ -93,6 +93,12 @@ def with_key(options: Mapping[str, Any], encoding: str | None) -> dict[str, Any]
     return {**options, "needs": write_needs(wanted, needs.lock, needs.limit)}
 
 
+def needing_key(needs: str | None, key: str) -> str:
+    """Return the needs of a task, as text, with this payload key as well."""
+    found = parse_needs(needs or "") or Needs()
+    return write_needs({**dict(found.resources), f"{KEY}{key}": 1}, found.lock, found.limit)
+
+
 def keys_among(resources: Iterable[tuple[str, int]]) -> list[str]:
     """Return the names of the payload keys among resources: k2.3fa9c1b2."""
     return [name.removeprefix(KEY) for name, _ in resources if name.startswith(KEY)]

@@ -111,10 +111,9 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
     """Give an attempt the checkpoint of an earlier attempt, from this spool or from Redis. Raises
     OSError.
 
-    kept: the checkpoint in Redis. Files here go before it, unless they are of an older attempt than
+    kept: the checkpoint in Redis, as `trusted` returns it. Files here go before it, unless they are of an older attempt than
         it is: Redis may have been away when their attempt ended.
     """
-    kept = _trusted(task, kept)
     value, directory = _left_here(spool, task, count_of(kept.get("attempt")), limit)
     value = kept.get("value") if value is None else value
     if value is not None:
@@ -166,28 +165,32 @@ def _warn_of_missing(spool: Spool, task: Task, place: str) -> None:
     log.warning("checkpoint task=%s: its directory %s %s; it begins without", task.id, place, why)
 
 
-def _trusted(task: Task, kept: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what Redis has, or nothing: it is of another task that had the same id, or not by us."""
+def trusted(task: Task, kept: Mapping[str, str]) -> dict[str, str]:
+    """Return what Redis has, in plain text, or nothing: it is of another task that had the same id, or
+    not by us. Raises PayloadRefused: it can be read only with a key that this process does not have.
+    """
     if not kept or kept.get("created") != task.fields.get("created"):
         return {}
-    number = kept.get("attempt", "0")
+    found, number = dict(kept), kept.get("attempt", "0")
     if is_sealed(kept.get("value")):
         from blueque.model.payloads import open_whole  # here: few are encrypted
 
         try:
-            kept = {**kept, "value": open_whole(kept["value"], task.id, "checkpoint")}
+            found["value"] = open_whole(kept["value"], task.id, "checkpoint")
         except PayloadRefused as error:
+            if not error.is_damaged:
+                raise
             log.error("checkpoint task=%s: it begins without: %s", task.id, error)
             return {}
     if not (number.isdecimal() and len(number) < 10) or not checkpoint.is_json(
-        kept.get("value", "null")
+        found.get("value", "null")
     ):
         log.error(
             "checkpoint task=%s: what Redis has is not what we have written; it begins without",
             task.id,
         )
         return {}
-    return kept
+    return found
 
 
 def _left_here(spool: Spool, task: Task, known: int, limit: int) -> tuple[str | None, str | None]:

@@ -79,6 +79,10 @@ class Launcher:
         except (OrderCame, NoProcess):  # nothing of it has run
             self._hand_back(task)
             return None
+        except PayloadRefused as error:
+            log.error("not started task=%s: %s", task.id, error)
+            self._hand_back(task, error.key)
+            return None
         except (NotOwner, NotRegistered) as error:
             log.info("not started task=%s: %s", task.id, error)
             return None
@@ -98,7 +102,8 @@ class Launcher:
 
     def _prepare(self, task: Task) -> Prepared:
         """Make the spool directory and have a process wait; try again while the disk or the process
-        table is full. Raises OrderCame, NoProcess.
+        table is full. Raises OrderCame, NoProcess; PayloadRefused, if what the task is to be given needs
+        a key that we do not have.
         """
         context, queue = self._context, task.queue or ""
         reserver = context.listener.reserver
@@ -154,13 +159,16 @@ class Launcher:
         while not taken.has_ended():
             self._waiting.wait(STEP, [taken.pidfd])
 
-    def _hand_back(self, task: Task) -> None:
+    def _hand_back(self, task: Task, key: str | None = None) -> None:
+        """Release the task. key: see `Processor.release`."""
         reason = "stopped" if self._context.orders.now is Order.STOP else "drain"
-        if self._is_at_work():
+        if key is not None:
+            reason = "no_key"
+        elif self._is_at_work():
             reason = "no_process"
         processor = self._context.client.get_processor(task)
         try:
-            self._waiting.retry_until_order(lambda: processor.release(reason))
+            self._waiting.retry_until_order(lambda: processor.release(reason, key))
         except (NotOwner, OrderCame) as error:
             log.warning("task=%s stays reserved: %s", task.id, error)
 
@@ -262,7 +270,7 @@ class Launcher:
 
     def _inputs_of(self, task: Task) -> str | None:
         """Return the results that the task is given, as JSON. None: it wants none, or they are not
-        all there. Raises OrderCame.
+        all there. Raises OrderCame; PayloadRefused: we lack the key of one.
         """
         if task.inputs is None:
             return None
@@ -276,12 +284,14 @@ class Launcher:
         try:
             return inputs.to_json(packed, task.parents or ())
         except PayloadRefused as error:
+            if not error.is_damaged:
+                raise
             log.error("inputs task=%s: %s", task.id, error)
             return None
 
     def _checkpoint_of(self, task: Task) -> dict[str, str] | None:
         """Return what Redis has of where the attempt is to go on; None: it is the first. Raises
-        OrderCame.
+        OrderCame; PayloadRefused: we lack its key.
         """
         if (task.attempt or 1) == 1:
             return None
@@ -291,4 +301,5 @@ class Launcher:
             return {}
 
         read = functools.partial(self._context.client.get_inspector().checkpoint, task.id)
-        return self._waiting.retry_until_order(lambda: unless_wrong_type(read, begin_anew))
+        kept = self._waiting.retry_until_order(lambda: unless_wrong_type(read, begin_anew))
+        return checkpoint_sync.trusted(task, kept)

@@ -108,7 +108,8 @@ class End(NamedTuple):
         """The attempt is handed back: the task is the next in line again, unless it is to be
         cancelled.
 
-        reason: why, in a word, for the history of the task.
+        facts: such as `needs`, if it needs more than before. reason: why, in a word, for the history of
+            the task.
         """
         event_facts = {"reason": reason}
         return cls("released", "pending", facts, event_facts, is_first=True, may_be_lost=False)
@@ -200,12 +201,13 @@ def ending(
     took = ran(fields, finished) if how.event != "released" else None
     since = {"began": fields.started} if how.is_lost else {"took": took}
     event = Event(how.event, node, now, {**(how.event_facts or {}), **since})
+    became = was._replace(status=how.status, needs=text_of(how.facts, "needs") or was.needs)
     return [
         *leave(task, was),
         *(count(redis, queue, "found", now) if fields.status == "failed" else []),
         ("HDEL", key, *OUTCOME, *_REMOVED.get(how.status, ())),
         ("HSET", key, *written, *flat(after(fields))),
-        *enter(task, was._replace(status=how.status), how.eta or 0, how.is_first),
+        *enter(task, became, how.eta or 0, how.is_first),
         *([("DEL", keys.checkpoint(task))] if how.has_checkpoint else []),
         *note_event(redis, queue, task, fields, event),
     ]

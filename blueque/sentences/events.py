@@ -25,6 +25,7 @@ _REASONS = {
     "stopped": "its listener was stopped",
     "interrupted": "interrupted by a person",
     "needs_taken": "its resources were taken",
+    "no_key": "its listener lacks a payload key",
     "no_process": "no process could be started for it",
     **{f"{limit}_limit": f"near its {limit} limit" for limit in ("time", "stall", "memory")},
     "not_begun": "nothing of it has run",

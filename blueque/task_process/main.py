@@ -17,7 +17,7 @@ from typing import Any
 from blueque.errors import BluequeError, PayloadRefused
 from blueque.model.client_settings import payloads_of
 from blueque.model.encoding import is_sealed
-from blueque.model.outcomes import HandBack
+from blueque.model.outcomes import RetryLater
 from blueque.spool.attempt import CWD, Attempt
 from blueque.spool.outcome_record import CANNOT_WRITE, Record, record_of
 from blueque.spool.task_spool import TaskSpool
@@ -43,6 +43,7 @@ TITLE = Title()  # of this process; the keeper finds out once where it is
 # What a task process does, as its keeper sees it: it waits for a task, it has begun one, or it has
 # written the exit record of one.
 WAITS, BEGUN, RECORDED = range(3)
+NO_KEY = 2.0  # seconds until a task whose key is gone runs again
 # What is blocked when a task process is forked: it is for the parent, or comes too early.
 HELD_BACK = (*SIGNALS, signal.SIGHUP, signal.SIGUSR1)
 
@@ -179,8 +180,8 @@ def _get_ready(
             environ[name] = value
         attempt.open_exit()
     except PayloadRefused as error:
-        # Another listener has the key; ours takes no such task as long as it cannot read its file.
-        return error if error.is_damaged else HandBack(str(error))
+        # Our listener had the key when it took the task, or its processes read another file than it does.
+        return error if error.is_damaged else RetryLater(NO_KEY, str(error))
     except BaseException as error:
         return error
     return task
@@ -200,7 +201,7 @@ def _record_of(error: BaseException, task: RunningTask | BaseException) -> Recor
     if error is task and isinstance(error, PayloadRefused):
         kind = type(error).__name__
         return {"status": "failed", "error": str(error), "error_type": kind, "retry": "never"}
-    is_asked = task.should_stop if isinstance(task, RunningTask) else isinstance(task, HandBack)
+    is_asked = isinstance(task, RunningTask) and task.should_stop
     return record_of(error, is_asked_to_stop=is_asked)
 
 

@@ -437,8 +437,8 @@ def _read_inputs(directory: str) -> dict[str, Any]:
         content = plain_files.read(f"{directory}/{INPUTS}", may_be_link=True)
     except FileNotFoundError as error:
         raise InvalidInput(
-            "the results of the tasks that it waited for take more than 64 MiB together, or cannot be decrypted by its "
-            "listener, so it has none of them: read each with Client.get_task, for the ids in task.parents"
+            "the results of the tasks that it waited for take more than 64 MiB together, or were changed in Redis, "
+            "so it has none of them: read each with Client.get_task, for the ids in task.parents"
         ) from error
     found: dict[str, Any] = json.loads(content.decode("utf-8", "surrogateescape"))
     return found

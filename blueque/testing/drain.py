@@ -128,7 +128,7 @@ class _Attempt:
         inspector, number = self._client.get_inspector(), task.attempt or 1
         attempt = self._spool.create(task.id, number, task.fields)
         if number > 1:
-            kept = inspector.checkpoint(task.id)
+            kept = checkpoint_sync.trusted(task, inspector.checkpoint(task.id))
             checkpoint_sync.carry(self._spool, task, attempt, kept, self._client.max_bytes)
         if task.inputs is not None:
             given = inputs.to_json(inspector.inputs(task.id), task.parents or ())

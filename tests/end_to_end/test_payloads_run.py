@@ -167,7 +167,7 @@ def test_a_key_that_is_replaced_while_a_listener_runs(
     assert outcome(sealed, old).result == [SECRET]
 
 
-def test_a_key_that_is_gone_when_the_process_looks_hands_the_task_back(
+def test_a_key_that_is_gone_when_the_process_looks_has_the_task_run_again_a_little_later(
     programs, sealed, redis, tmp_path, keys, environ_of_listeners
 ):
     hidden = tmp_path / "hidden.keys"
@@ -178,10 +178,66 @@ def test_a_key_that_is_gone_when_the_process_looks_hands_the_task_back(
     listener = programs.listener(
         "moved:work", "--preload", "moved", "--slots", "1", environ=environ_of_listeners
     )
-    listener.says(f"release task={task}")
+    listener.says(f"retry task={task}")
+    assert "status=scheduled in=" in listener.lines(f"retry task={task}")[0]
     assert sealed.get_task(task).failures is None
     write_keys(hidden, "k1")
     assert outcome(sealed, task).result == SECRET
+
+
+GOES_ON = f"""
+    import time
+    from blueque import HandBack
+
+    def work(task):
+        if task.parameters == "plain":
+            return "of this listener"
+        if task.parameters == "joins":
+            return [*task.inputs.values()]
+        if task.attempt == 1:
+            task.checkpoint({{"at": "{SECRET}"}})
+            print("has a checkpoint", flush=True)
+            while not task.should_stop:
+                time.sleep(0.01)
+            raise HandBack
+        return task.checkpointed
+"""
+
+
+def test_a_listener_without_the_key_of_a_checkpoint_or_of_inputs_hands_the_task_back_once(
+    programs, sealed, tmp_path, run
+):
+    programs.write(GOES_ON)
+    newer, older = (tmp_path / name for name in ("newer.keys", "older.keys"))
+    write_keys(newer, "k2", "k1")
+    write_keys(older, "k1")
+    queue = sealed.get_queue("work")
+    first = programs.listener("work:work", environ={"BLUEQUE_PAYLOADS_KEYS": str(newer)})
+    parent = queue.enqueue("plain")
+    assert outcome(sealed, parent).fields["result_encoding"].startswith(f"aes:{name_of('k2')}")
+    long = queue.enqueue("long")
+    until(lambda: sealed.get_log(long)[0], what="its checkpoint")
+    assert first.stop() == 0
+    assert sealed.get_task(long).status == "pending"
+    joining = queue.enqueue("joins", after=parent, results=True)
+
+    environ = {"BLUEQUE_PAYLOADS_KEYS": str(older)}
+    second = programs.listener("work:work", "--beat", "1s", spool="other", environ=environ)
+    for task in (long, joining):
+        second.says(f"release task={task}")
+    assert outcome(sealed, queue.enqueue("plain")).status == "complete"
+    for task in (long, joining):
+        assert len(second.lines(f" reserve task={task}")) == 1, second.log
+        found = sealed.get_task(task)
+        assert (found.status, found.failures, found.interruptions) == ("pending", None, None)
+        said = " ".join(run("why", task).stdout.split())
+        assert f"It needs payload key {name_of('k2')}" in said, said
+        assert "its listener lacks a payload key" in run("history", task).stdout
+
+    write_keys(older, "k1", "k2")
+    write_keys(tmp_path / "payload.keys", "k1", "k2")
+    assert outcome(sealed, long).result == {"at": SECRET}
+    assert outcome(sealed, joining).result == ["of this listener"]
 
 
 def test_a_listener_does_not_start_with_a_file_of_keys_that_others_can_read(programs, keys):

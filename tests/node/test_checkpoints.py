@@ -219,7 +219,7 @@ def test_of_files_that_are_here_and_what_redis_has_the_newer_counts(tmp_path, ke
     first.mark_reported(is_wanted=True)
     made(spool, 2, 8, created="0.5")  # of a task that was deleted, and had the same key
     task, third = made(spool, 3, has_begun=False)
-    checkpoint_sync.carry(spool, task, third, kept, 2**20)
+    checkpoint_sync.carry(spool, task, third, checkpoint_sync.trusted(task, kept), 2**20)
     found = RunningTask("t1", {}, third.path)
     assert found.checkpointed == value
     assert [path.read_text() for path in found.checkpoint_dir.iterdir()] == (
