@@ -90,6 +90,8 @@ LEGACY_KEYS = 9  # the first ones in the table of keys
 ONLY_ADMIN = {"config|get"}  # it tells passwords
 _BETWEEN_WORDS: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
 ALL = f"{keys.PREFIX}*"
+SUBCOMMANDS = {"client|tracking": 3, "config|get": 3}  # Redis 6.2 has them, and names none
+OLD_FACTS = 5  # that Redis 6.2 tells of a command, besides its name and arity
 
 
 class Needed(NamedTuple):
@@ -140,9 +142,11 @@ def text(words: Mapping[str, int]) -> str:
 def words_of_commands(redis: Redis) -> dict[str, int]:
     """Return of each command of a server how many words it has at least, its name included."""
     (replies,) = redis.read(("COMMAND",))
-    found = {}
-    for name, arity, *_, subcommands in replies:
-        found |= {each[0]: abs(each[1]) for each in [(name, arity), *subcommands]}
+    found = {**SUBCOMMANDS}
+    for name, arity, *rest in replies:
+        found[name] = abs(arity)
+        if len(rest) > OLD_FACTS:
+            found |= {each[0]: abs(each[1]) for each in rest[-1]}
     return found
 
 

@@ -237,6 +237,12 @@ def cli(url: str) -> Iterator[redis_py.Redis]:
 
 
 @pytest.fixture
+def rules_of(cli: redis_py.Redis) -> str:
+    """For which Redis the rules of a user have to be, see permissions.SERVERS."""
+    return "6.2" if cli.info("server")["redis_version"].startswith("6.") else "7.0"
+
+
+@pytest.fixture
 def queue(client: Client) -> Queue:
     return client.get_queue("video")
 

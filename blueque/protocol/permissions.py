@@ -45,6 +45,7 @@ def rules(roles: Iterable[str], server: str = SERVERS[0]) -> list[str]:
     )
     reading = "%R~" if server != "6.2" else "~"
     return [
+        *(["clearselectors"] if server != "6.2" else []),
         *("resetkeys", "resetchannels", "-@all"),
         *(f"+{command}" for command in sorted(commands)),
         *(f"~{pattern}" for pattern in sorted(writes)),
@@ -62,12 +63,14 @@ def lacking(redis: Redis, role: str) -> list[str]:
     """Return the rules of a role that this user lacks, such as +hset or ~blueque_task_*. Nothing is
     executed; Redis notes each refusal in its ACL LOG.
 
-    Raises RedisRefused: the user may not even use MULTI and EXEC, so no more can be tried.
+    Raises RedisRefused: the user may not even use MULTI and EXEC, so no more can be tried; or Redis
+    is a cluster.
     """
     rights = ROLES[role]
     tried = {
         **_tries_of(rights, _PROVEN),
-        **{f"~{key}": ("HSET", _any_of(key), "f", "") for key in sorted(rights.writes)},
+        # It reads and writes: a user may also be limited to writing.
+        **{f"~{key}": ("ZINCRBY", _any_of(key), "0", "") for key in sorted(rights.writes)},
         **{f"%R~{key}": ("HGET", _any_of(key), "f") for key in sorted(rights.reads)},
         **{f"&{channel}": ("PUBLISH", channel, "") for channel in rights.channels},
     }
@@ -88,9 +91,6 @@ def require_rights(redis: Redis, role: str, queues: Iterable[str]) -> None:
     if redis.settings.replicas:
         optional, tried[f"&{TO_REPLICAS[1]}"] = _OPTIONAL, TO_REPLICAS
     refusals = _try(redis, {**_tries_of(ROLES[role], _PROVEN | optional), **tried})
-    for refusal in refusals.values():
-        if refusal.code in CLUSTER:
-            raise refusal
     if refusals:
         missing = ", ".join(filter(None, refusals))
         first = next(iter(refusals.values()))
@@ -110,7 +110,9 @@ def _tries_of(rights: Rights, without: set[str]) -> dict[str, Command]:
 
 
 def _try(redis: Redis, tried: Mapping[str, Command]) -> dict[str, RedisRefused]:
-    """Return by their rules why commands are refused: for lack of a right, or by a cluster."""
+    """Return by their rules why commands are refused for lack of a right. Raises RedisRefused: Redis
+    is a cluster.
+    """
     # Behind a MULTI, Valkey refuses a WATCH before it looks at the rights.
     before = {rule: command for rule, command in tried.items() if rule == "+watch"}
     behind = {rule: command for rule, command in tried.items() if rule not in before}
@@ -123,11 +125,15 @@ def _try(redis: Redis, tried: Mapping[str, Command]) -> dict[str, RedisRefused]:
         replies += connection.exchange([*behind.values()])
     finally:
         connection.close()  # without an EXEC: Redis discards the commands
-    return {
+    refusals = {
         rule: reply
         for rule, reply in zip([*before, *behind], replies, strict=True)
-        if isinstance(reply, RedisRefused) and (_is_about(reply, rule) or reply.code in CLUSTER)
+        if isinstance(reply, RedisRefused)
     }
+    for reply in refusals.values():
+        if reply.code in CLUSTER:
+            raise reply
+    return {rule: reply for rule, reply in refusals.items() if _is_about(reply, rule)}
 
 
 def _is_about(refusal: RedisRefused, rule: str) -> bool:

@@ -36,11 +36,10 @@ USERS = ("producer", "listener", "scheduler", "viewer", "operator")
 
 
 @pytest.fixture
-def addresses(cli, url):
+def addresses(cli, url, rules_of):
     """The address of the user of each role."""
-    version = "6.2" if cli.info("server")["redis_version"].startswith("6.") else "7.0"
     for role in USERS:
-        rules = permissions.rules([role], version)
+        rules = permissions.rules([role], rules_of)
         cli.execute_command("ACL", "SETUSER", role, "reset", "on", ">pw", *rules)
     cli.acl_log_reset()
     yield {role: url.replace("//", f"//{role}:pw@") for role in USERS}

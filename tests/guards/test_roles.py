@@ -47,6 +47,13 @@ NEVER = {
     "operator": {"adopt", "beat", "claim", "fence", "lose", "pop", "register", "start", "wait"},
     "admin": set[str](),
 }
+# What Redis 6.2 does not keep from them, as there whoever may read a key may write it.
+ON_6_2 = {
+    "producer": {"order", "set_settings"},
+    "listener": {"claim_batch", "erase", "set_settings"},
+    "scheduler": {"claim_batch", "erase", "set_settings"},
+    "operator": {"adopt", "beat", "start"},
+}
 TAKEN = [
     ("producer", "lpush"),
     ("producer", "zincrby"),
@@ -62,14 +69,13 @@ ALWAYS = {"auth", "hello", "quit", "reset"}
 class Users:
     """A user of the server for each role, and its connections."""
 
-    def __init__(self, cli: Any, url: str) -> None:
-        self._cli, self._where = cli, url.partition("//")[2]
+    def __init__(self, cli: Any, url: str, rules_of: str) -> None:
+        self._cli, self._where, self._rules_of = cli, url.partition("//")[2], rules_of
         self._clients: dict[str, Client] = {}
 
     def make(self, role: str, *more: str) -> None:
         """Make the user of a role, with more rules."""
-        version = self._cli.info("server")["redis_version"]
-        rules = permissions.rules([role], "6.2" if version.startswith("6.") else "7.0")
+        rules = permissions.rules([role], self._rules_of)
         self._cli.execute_command("ACL", "SETUSER", role, "reset", "on", ">pw", *rules, *more)
         self._clients[role] = Client(f"redis://{role}:pw@{self._where}", patience=0)
 
@@ -79,6 +85,10 @@ class Users:
             self.make(role)
         return self._clients[role].connections
 
+    def never(self, role: str) -> set[str]:
+        """Return the functions that a role cannot do, whatever the state of this Redis."""
+        return NEVER[role] - (ON_6_2.get(role, set()) if self._rules_of == "6.2" else set())
+
     def close(self) -> None:
         for client in self._clients.values():
             client.close()
@@ -86,8 +96,8 @@ class Users:
 
 
 @pytest.fixture
-def users(cli: Any, url: str) -> Iterator[Users]:
-    users = Users(cli, url)
+def users(cli: Any, url: str, rules_of: str) -> Iterator[Users]:
+    users = Users(cli, url, rules_of)
     yield users
     users.close()
 
@@ -127,7 +137,7 @@ def mistakes(
             if sample.function in FUNCTIONS[role]:
                 if found == "NOPERM" or found != (sample.refuses or sample.answers):
                     yield what
-            elif has_written and (found == "NOPERM" or sample.function in NEVER[role]):
+            elif has_written and (found == "NOPERM" or sample.function in users.never(role)):
                 yield f"{what}, and something is written"
             before = None if has_written else before
 
@@ -178,7 +188,7 @@ def test_a_role_has_no_other_command(users, redis, role):
         if not any(word in str(reply) for word in no)
     ]
     assert may == []
-    assert len(others) > 200
+    assert len(others) > 140  # Redis 6.2 names no subcommands
 
 
 @pytest.mark.parametrize("role", FUNCTIONS)

@@ -15,7 +15,7 @@ from running import outcome, patched, until
 from blueque import Client, RedisRefused, Retry
 from blueque.cli.exits import explain
 from blueque.model import keys
-from blueque.protocol.permissions import ROLES, require_rights
+from blueque.protocol.permissions import ROLES, lacking, require_rights
 from blueque.system.embedded_redis import Server
 
 # What programs do without.
@@ -361,6 +361,26 @@ def test_both_kinds_of_connection_know_a_cluster(cluster: Server, kind):
         client.get_queue("work").enqueue("in")
 
     assert refusal.value.code == "CROSSSLOT"
+
+
+class NodeWithoutKeys:
+    """Connections to a node of a cluster that has none of the keys."""
+
+    is_proven = True
+
+    def connection(self):
+        return self
+
+    def exchange(self, commands):
+        moved = RedisRefused("MOVED 3999 127.0.0.1:6381")
+        return ["OK" if command == ("MULTI",) else moved for command in commands]
+
+    def close(self): ...
+
+
+def test_what_a_cluster_refuses_is_not_taken_for_a_right_that_is_missing():
+    with pytest.raises(RedisRefused, match="this is a Redis Cluster"):
+        lacking(NodeWithoutKeys(), "viewer")
 
 
 @pytest.mark.parametrize(

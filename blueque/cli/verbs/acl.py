@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from blueque.cli import printing
-from blueque.cli.failure import FORBIDDEN
+from blueque.cli.failure import FORBIDDEN, Failure
 from blueque.cli.options import Invocation, text_options
 from blueque.cli.printing import Column
+from blueque.errors import RedisRefused
 
 ROLES = ("producer", "listener", "scheduler", "operator", "admin", "viewer", "legacy")
 _CHECK = "check"
@@ -55,6 +56,8 @@ def acl(invocation: Invocation, role: tuple[str, ...], user: str | None, server:
     unknown = [name for name in wanted if name not in ROLES]
     if unknown:
         raise click.UsageError(f"{unknown[0]!r} is no role: {', '.join(ROLES)}")
+    if is_check and user is not None:
+        raise click.UsageError("--user: check tries the user in the address of Redis")
     if is_check:
         return _check(invocation, wanted)
     from blueque.protocol import permissions  # here: --help does without
@@ -70,7 +73,13 @@ def _check(invocation: Invocation, roles: tuple[str, ...]) -> int:
     from blueque.protocol import permissions  # here: --help does without
 
     redis = invocation.client().connections
-    found = {role: permissions.lacking(redis, role) for role in roles or ROLES}
+    try:
+        found = {role: permissions.lacking(redis, role) for role in roles or ROLES}
+    except RedisRefused as error:
+        if error.code != "NOPERM":
+            raise
+        advice = "Without it no right can be tried. To give this user a role: blueque acl ROLE --user NAME"
+        raise Failure(FORBIDDEN, str(error), advice) from error
     most = _SHOWN if not roles else len(max(found.values(), key=len))
     printing.print_table(
         [Column("ROLE"), Column("LACKS", can_shrink=not roles)],
