@@ -167,6 +167,9 @@ def explained(error: Exception, path: str) -> Failure:
         return Failure("Not confirmed", _sentence(error), 503)
     if isinstance(error, RedisAway):
         return Failure("Redis does not answer", _sentence(error), 503)
+    if isinstance(error, RedisRefused) and error.code == "NOPERM":
+        advice = "The page has a user of Redis who may not do this: see blueque acl check."
+        return Failure(_TITLES[403], _sentence(error), 403, advice)
     if isinstance(error, RedisRefused):
         return Failure("Redis refuses", _sentence(error), 503)
     if isinstance(error, HTTPException):

@@ -17,6 +17,7 @@ from starlette.routing import Mount
 
 from blueque import Client
 from blueque.faces.orders import ORDERS
+from blueque.protocol import permissions
 from blueque.web import create_app, reader
 from blueque.web.access import COOKIE, PARTS, Viewer
 from blueque.web.api import OBJECTS
@@ -149,13 +150,13 @@ def test_secrets_are_in_no_page_object_file_or_line_of_the_log(
     assert "web order" in caplog.text  # who, and what
 
 
-def test_no_get_needs_more_than_rights_to_read(client, queue, start):
+def test_no_get_needs_more_than_the_rights_of_a_viewer(client, queue, start, rules_of):
     task = start()
     with client.workflow("w") as workflow:
         workflow.add("video", {"scene": 1})
     client.set_schedule("video", queue="video", parameters={}, cron="0 3 * * *")
-    rights = ("+@read", "+@connection", "+@transaction", "+info", "+time", "+config|get")
-    client.connections.read(("ACL", "SETUSER", "looks", "on", ">secret", "~*", *rights))
+    rights = permissions.rules(["viewer"], rules_of)
+    client.connections.read(("ACL", "SETUSER", "looks", "on", ">secret", *rights))
     reading = Client(client.url.replace("redis://", "redis://looks:secret@"), patience=0.0)
     app = create_app(reading, authorize=lambda scope: PROGRAM)
     forms = ["/new", f"/new?from={task}"]
@@ -166,6 +167,9 @@ def test_no_get_needs_more_than_rights_to_read(client, queue, start):
         order = {"expected": "1", "running": "1"}
         refused = ask_app(app, f"/acts/cancel?id={task}", "POST", data=order, headers=OWN)
         assert "NOPERM" in refused.text  # the rights are enforced
+        pause = ask_app(app, "/controls/queue/pause", "POST", data={"name": "video"}, headers=OWN)
+        assert (pause.status_code, "Not allowed" in pause.text) == (403, True), pause.text
+        assert "blueque acl check" in pause.text and "Retry-After" not in pause.headers
     finally:
         reading.close()
         client.connections.read(("ACL", "DELUSER", "looks"))
