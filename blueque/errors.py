@@ -549,6 +549,7 @@ class BatchFailed(BluequeError):
         self, batch: int, position: int, ids: list[str], is_unknown: bool, why: BluequeError
     ) -> None:
         fate = "may or may not be there" if is_unknown else "is not there"
+        fate = "may be taken back" if isinstance(why, NotReplicated) else fate
         super().__init__(
             f"batch {batch}, of {len(ids)} task{'' if len(ids) == 1 else 's'} from position {position} on, {fate}: {why}"
         )

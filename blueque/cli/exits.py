@@ -100,7 +100,12 @@ def explain(error: BluequeError, origin: str) -> Failure:
     if isinstance(error, BatchFailed) and isinstance(error.__cause__, BluequeError):
         why = explain(error.__cause__, origin)
         there = f"When Redis is back, see: blueque show {error.ids[0]}" if error.is_unknown else ""
+        if isinstance(error.__cause__, errors.NotReplicated):
+            there = ""
         return Failure(why.exit_code, str(error), there or why.advice[0])
+    if isinstance(error, errors.NotReplicated) and error.refusal is not None:
+        why = explain(error.refusal, origin)
+        return Failure(why.exit_code, str(error), why.advice[0])
     if isinstance(error, RedisRefused):
         code, advice = _REFUSALS.get(error.code, (BUG, "Please report this."))
         advice = _OF_SENTINEL if error.sentinel else advice

@@ -149,10 +149,10 @@ def printable(value: object, limit: int) -> str:
 
 def integer(text: str) -> int:
     """Read an integer in the form in which Redis counts. Raises ValueError."""
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS):
+    is_short = len(text) <= DIGITS + 1
+    if not is_short or str(value := int(text)) != text or not -(2**63) <= value < 2**63:
         raise ValueError(text[:60])
-    return int(text)
+    return value
 
 
 def number(text: str) -> float:

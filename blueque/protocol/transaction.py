@@ -49,7 +49,7 @@ from blueque.system.backoff import jitter
 MAX_CONFLICTS = 100
 SLOW_TRY = 0.02  # seconds
 
-# Changes that wait for no replica: what a listener says of itself and of what it runs, it says again.
+# Changes that wait for no replica: a listener makes them again, or nobody is told that they are made.
 # What is built on them waits for them as well: WAIT is about all that came before.
 REPEATED = frozenset(
     {"beat", "checkpoint", "deregister", "log", "note", "pop", "progress", "register", "reserve"}

@@ -1190,12 +1190,32 @@ OURS = [
 def test_every_error_of_ours_has_an_exit_code_of_its_own(kind):
     error = kind.__new__(kind)
     error.task_id, error.code, error.command, error.answer, error.what = None, "NOPERM", "", "", ""
+    error.refusal, error.sentinel = None, ""
     if isinstance(error, errors.QueueFull):
         error.queue, error.tasks, error.max_pending = "video", 1, 1
 
     failure = explain(error, "default")
 
     assert (failure.exit_code != BUG) == (kind is not errors.BluequeError)
+
+
+def test_who_may_not_wait_for_replicas_lacks_a_right_and_is_not_told_to_try_again():
+    refusal = errors.RedisRefused("NOPERM this user has no permissions to run the 'wait' command")
+    failure = explain(errors.NotReplicated("create", "t1", 0, 1, 5.0, refusal), "")
+
+    assert (failure.exit_code, "blueque acl check" in failure.advice[0]) == (77, True)
+
+
+def test_of_a_batch_that_no_replica_has_confirmed_it_is_not_said_that_it_may_not_be_there():
+    cause = errors.NotReplicated("create", None, 0, 1, 5.0)
+    error = errors.BatchFailed(0, 0, ["t1"], True, cause)
+    error.__cause__ = cause
+    failure = explain(error, "")
+
+    assert (
+        "from position 0 on, may be taken back: create: the change is in Redis" in failure.message
+    )
+    assert failure.advice == ("A failover may take it back. See: blueque doctor",)
 
 
 @pytest.mark.parametrize(
@@ -1224,7 +1244,7 @@ def test_what_does_not_answer_is_said_with_where_its_address_came_from(
     monkeypatch.setenv("REDIS_URL", url)
     away = errors.RedisAway.__new__(errors.RedisAway)
 
-    (advice,) = explain(away, exits._origin(Invocation())).advice
+    (advice,) = explain(away, exits._origin(Invocation(), away)).advice
 
     assert advice.startswith(said)
 

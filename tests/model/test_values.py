@@ -397,6 +397,15 @@ def test_text_that_redis_does_not_count_with_is_no_integer(text):
     assert count_of(text) == 0
 
 
+@pytest.mark.parametrize("text", ["007", "-0", "+1", str(2**63), str(-(2**63) - 1)])
+def test_redis_and_we_take_the_same_text_for_an_integer(client, text):
+    client.connections.read(("HSET", "a", "b", text))
+    assert client.connections.answers(("HINCRBY", "a", "b", 0))[0].code == "ERR"
+
+    with pytest.raises(ValueError):  # noqa: PT011
+        integer(text)
+
+
 @pytest.mark.parametrize(
     "text", ["nan", "inf", "-inf", "1e999", "１２", "1_000", " 7 ", "0x10", ""]
 )
