@@ -110,7 +110,7 @@ class Client:
             if replicas is None
             else require_whole(replicas, "replicas", 0, units.MAX_REPLICAS)
         )
-        payloads = payloads_of(config.payloads)
+        payloads = payloads_of(config.payloads, aliases=config.aliases)
         settings = ClientSettings(days_kept, config.aliases, number, seconds, payloads)
         self._redis = Redis(self._connect, patience, settings)
 

@@ -31,10 +31,14 @@ class ClientSettings(NamedTuple):
 
 
 def payloads_of(
-    said: Mapping[str, Any], environ: Mapping[str, str] = os.environ
+    said: Mapping[str, Any],
+    environ: Mapping[str, str] = os.environ,
+    aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> Payloads | None:
     """Return what the environment, or else the table `[payloads]`, says; None: payloads are stored as
     they are. Raises InvalidInput.
+
+    aliases: as in ClientSettings; a pattern that fits one holds for its queue.
     """
     if not (
         said
@@ -44,4 +48,4 @@ def payloads_of(
         return None
     from blueque.model.payloads import Payloads  # here: most programs have plain payloads
 
-    return Payloads.of(said, environ)
+    return Payloads.of(said, environ, aliases)

@@ -10,7 +10,7 @@ import base64
 import os
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from blueque.model.new_task import NewTask
 from blueque.model.payload_keys import PayloadKey
 from blueque.model.units import parse_size
 
-MOST = 256 << 20  # bytes of a text that is compressed: a stranger may have written what we expand
+MOST = 16 << 20  # bytes of a text that is compressed: a stranger may have written what we expand
 ASK_AGAIN = 10.0  # seconds after which a queue without listeners of 1.0.0 is asked again
 
 VARIABLE = "BLUEQUE_PAYLOADS_"
@@ -106,8 +106,12 @@ class Payloads:
         self._readable_until: dict[str, float] = {}  # queues without listeners of 1.0.0
 
     @classmethod
-    def of(cls, said: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Payloads:
-        """Return what the environment says, or else the table of blueque.toml. Raises InvalidInput."""
+    def of(
+        cls, said: Mapping[str, Any], environ: Mapping[str, str], aliases: Mapping[str, str]
+    ) -> Payloads:
+        """Return what the environment says, or else the table of blueque.toml; see `payloads_of`. Raises
+        InvalidInput.
+        """
         size, keys, queues = (
             environ.get(f"{VARIABLE}{name}") for name in ("COMPRESS_FROM", "KEYS", "QUEUES")
         )
@@ -116,7 +120,8 @@ class Payloads:
         except InvalidInput as error:
             raise InvalidInput(f"{VARIABLE}COMPRESS_FROM: {error}") from error
         patterns = queues.split() if queues else said.get("queues", ())
-        return cls(from_size, keys or said.get("keys"), tuple(patterns))
+        meant = [queue for alias, queue in aliases.items() if _fits(alias, patterns)]
+        return cls(from_size, keys or said.get("keys"), (*patterns, *meant))
 
     def variables(self, is_checked: bool = False) -> dict[str, str]:
         """Return the variables by which a process that we start has the same settings.
@@ -144,7 +149,7 @@ class Payloads:
         return Sealer(self._compress_from, None if self.file is None else self.file.first())
 
     def _covers(self, queue: str) -> bool:
-        return not self._queues or any(fnmatchcase(queue, pattern) for pattern in self._queues)
+        return not self._queues or _fits(queue, self._queues)
 
     def encrypts(self, queue: str, encoding: str | None) -> bool:
         """Tell whether what a task of this queue leaves behind is encrypted: that of an encrypted task is
@@ -327,6 +332,10 @@ def owner_of(task: str, fields: Mapping[str, str], field: str) -> str:
 def schedule_owner(name: str) -> str:
     """Return the owner of what a schedule gives to its tasks. No id of a task has a space."""
     return f"schedule {name}"
+
+
+def _fits(queue: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(queue, pattern) for pattern in patterns)
 
 
 def _expand(octets: bytes) -> bytes:

@@ -64,7 +64,7 @@ PAYLOADS = (
     Setting(
         "compress_from",
         SIZE,
-        "Compress parameters, results and the like from this size on, if that makes them smaller.",
+        "Compress parameters, results and the like from this size up to 16 MiB, if that makes them smaller.",
         default_text="never",
         example="1KiB",
     ),

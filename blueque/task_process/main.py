@@ -212,9 +212,8 @@ def _as_stored(task: RunningTask, encoding: str | None, record: Record) -> Recor
         return record
     try:
         return payloads.record(task.id, task.queue or "", encoding, record)
-    except (BluequeError, OSError) as error:
-        sentence = f"the result cannot be encrypted: {error}"
-        return {**record, "status": "failed", "error": sentence, "error_type": "result"}
+    except BluequeError:  # the listener does it, with the keys that it has read
+        return record
 
 
 def _run(

@@ -111,6 +111,9 @@ def test_what_expands_without_end_is_damaged(monkeypatch):
     bomb = base64.b64encode(zlib.compress(b"a" * 1001)).decode()
     with pytest.raises(PayloadRefused, match="no compressed text"):
         open_text(bomb, "zlib", "t1", "result")
+    assert Sealer(1, None).seal("a" * 1001, None, "t1", "result") == ("a" * 1001, None)
+    packed = Sealer(1, None).seal("a" * 1000, None, "t1", "result")
+    assert open_text(packed[0], packed[1], "t1", "result")[0] == "a" * 1000
 
 
 def test_without_the_key_the_error_names_it_and_people_see_it():

@@ -7,7 +7,7 @@ import json
 import pytest
 from payload_keys import SECRET, client_with, name_of, write_keys
 
-from blueque import IdTaken, New, PayloadRefused, RetryLater, Then, feed
+from blueque import Client, Config, IdTaken, New, PayloadRefused, RetryLater, Then, feed
 from blueque.model.group_terms import terms_for
 from blueque.producer.keyed_groups import open_keyed
 from blueque.protocol.bulk import NewTasks
@@ -196,3 +196,13 @@ def test_the_limit_counts_what_was_given(url, keys):
         client.max_bytes = 100
         task = client.get_queue("q").enqueue("a" * 100)
         assert len(client.get_task(task).fields["parameters"]) > 130
+
+
+def test_a_pattern_that_fits_an_alias_holds_for_its_queue(url, keys):
+    payloads = {"keys": str(keys), "queues": ("pay*",)}
+    with Client(url, config=Config(payloads=payloads, aliases={"payroll": "salaries"})) as client:
+        for name in ("payroll", "salaries", "other"):
+            task = client.get_task(client.get_queue(name).enqueue("x"))
+            assert task.fields.get("parameters_encoding") == (
+                None if name == "other" else f"aes:{K1}"
+            )
