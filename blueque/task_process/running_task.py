@@ -329,8 +329,8 @@ class RunningTask(Task):
             been deleted meanwhile.
         options: as for `Queue.enqueue`, and `eta` as for `Queue.schedule`. `group` may be that of
             this task even if it is closed, for it does not end before this task.
-        Writes to Redis, with the address of the listener, and so needs `task_redis`. Raises NotOwner
-        if another attempt owns this task; NoSuchTask for a task in `after` that is not in Redis;
+        Writes to Redis, at the address that `task_redis` leaves to tasks. Raises NotOwner if
+        another attempt owns this task; NoSuchTask for a task in `after` that is not in Redis;
         InvalidInput, also outside of a task; RedisAway, OutcomeUnknown: the same call again is safe.
         Source: docs/protocol/spawning.md, "spawn".
         """
