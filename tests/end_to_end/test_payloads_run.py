@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -264,6 +266,35 @@ def test_a_file_of_keys_that_is_broken_while_a_task_runs_costs_no_result(
     keys.write_text(whole)
     assert done.fields["result_encoding"] == f"aes:{name_of('k1')}"
     assert sealed.get_task(task).result == SECRET
+
+
+def test_a_listener_without_keys_that_adopts_an_encrypted_task_records_its_end(
+    programs, sealed, client, redis, tmp_path, environ_of_listeners
+):
+    programs.write(f"""
+        import time
+        from pathlib import Path
+
+        def work(task):
+            while not Path("go").exists():
+                time.sleep(0.01)
+            print("printed {SECRET}", flush=True)
+            task.checkpoint("{SECRET}")
+            return "{SECRET}"
+    """)
+    first = programs.listener("work:work", environ=environ_of_listeners)
+    task = sealed.get_queue("work").enqueue("a")
+    until(lambda: client.get_task(task).status == "started", what="its start")
+    slots = first.slots()
+    for pid in (first.pid, *slots):
+        os.kill(pid, signal.SIGKILL)
+    second = programs.listener("work:work")
+    second.says(f"adopt task={task}")
+    (tmp_path / "go").touch()
+    assert outcome(sealed, task).result == SECRET
+    assert "Traceback" not in second.log
+    assert SECRET not in str(everything_in(redis))
+    assert outcome(client, client.get_queue("work").enqueue("b")).status == "complete"
 
 
 def test_a_listener_does_not_start_with_a_file_of_keys_that_others_can_read(programs, keys):
