@@ -231,9 +231,9 @@ def test_outside_of_a_task_nothing_is_different(url, monkeypatch):
     assert Client("redis://other/1").url == "redis://other/1"
 
 
-def test_tasks_get_the_address_of_another_user(programs, cli, url):
+def test_tasks_get_the_address_of_another_user(programs, cli, url, rules_of):
     asks = "import os; print(os.environ['BLUEQUE_REDIS_URL'])"
-    rules = permissions.rules(["producer"])
+    rules = permissions.rules(["producer"], rules_of)
     cli.execute_command("ACL", "SETUSER", "task", "reset", "on", ">pw", *rules)
     theirs = url.replace("redis://", "redis://task:pw@")
     programs.write(f'[listener]\ntask_redis = "{theirs}"', "blueque.toml")

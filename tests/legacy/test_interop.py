@@ -752,8 +752,8 @@ def test_a_task_that_its_listener_has_cannot_be_cancelled(legacy, queue, state):
     assert state() == before
 
 
-def test_a_user_with_its_role_is_enough_for_it(programs, client, cli, url):
-    rules = permissions.rules(["legacy"])
+def test_a_user_with_its_role_is_enough_for_it(programs, client, cli, url, rules_of):
+    rules = permissions.rules(["legacy"], rules_of)
     cli.execute_command("ACL", "SETUSER", "old", "reset", "on", ">pw", *rules)
     cli.acl_log_reset()
     legacy = Legacy(url.replace("//", "//old:pw@"), programs)
