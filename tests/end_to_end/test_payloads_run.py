@@ -242,30 +242,18 @@ def test_a_listener_without_the_key_of_a_checkpoint_or_of_inputs_hands_the_task_
     assert outcome(sealed, joining).result == ["of this listener"]
 
 
-def test_a_file_of_keys_that_is_broken_while_a_task_runs_costs_no_result(
-    programs, sealed, client, keys, tmp_path, environ_of_listeners
+def test_a_process_that_cannot_read_the_keys_leaves_its_result_for_its_listener_to_encrypt(
+    programs, sealed, client, tmp_path, environ_of_listeners
 ):
-    programs.write(f"""
-        import time
-        from pathlib import Path
-
-        def work(task):
-            while not Path("go").exists():
-                time.sleep(0.01)
-            return "{SECRET}"
-    """)
-    programs.listener("work:work", environ=environ_of_listeners)
-    # A task that is not encrypted itself: its process has had no reason to read the keys.
-    task = client.get_queue("work").enqueue("in plain text")
-    until(lambda: client.get_task(task).status == "started", what="its start")
-    whole = keys.read_text()
-    keys.write_text("k1 nonsense")
-    (tmp_path / "go").touch()
-    done = outcome(client, task)
+    # Its process finds another file than the listener.
+    work = f'import os\nos.environ["BLUEQUE_PAYLOADS_KEYS"] = {str(tmp_path / "none.keys")!r}\n'
+    programs.write(work + f"def work(task):\n    return {SECRET!r}\n", "moved.py")
+    programs.listener("moved:work", environ=environ_of_listeners)
+    # A task that is not encrypted itself: its process begins without keys.
+    done = outcome(client, client.get_queue("work").enqueue("in plain text"))
     assert done.status == "complete", done.error
-    keys.write_text(whole)
     assert done.fields["result_encoding"] == f"aes:{name_of('k1')}"
-    assert sealed.get_task(task).result == SECRET
+    assert sealed.get_task(done.id).result == SECRET
 
 
 def test_a_listener_without_keys_that_adopts_an_encrypted_task_records_its_end(
