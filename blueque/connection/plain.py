@@ -172,7 +172,12 @@ class SocketConnection(Exchange):
 
     def _receive_some(self) -> bytes:
         if self.has_answer is None:
-            if not self._is_ready(self._poll, REPLY_TIMEOUT):
+            is_ready = (
+                self._poll.poll(REPLY_TIMEOUT * 1000)
+                if self.is_current is None
+                else self._is_ready(self._poll, REPLY_TIMEOUT)
+            )
+            if not is_ready:
                 self._lost(OSError("timed out"))
         elif not self.has_answer(self):
             self._lost(OSError("gave up waiting for an answer"))

@@ -137,7 +137,7 @@ class Redis:
     def connection(self) -> Connection:
         """Return this thread's connection; open it if needed."""
         kept = self._kept()
-        if kept is None or not is_usable(kept):
+        if kept is None or (kept.is_current is not None and not is_usable(kept)):
             kept = self.connect()
             kept.has_answer = self.has_answer
             self._local.connection = kept

@@ -275,8 +275,9 @@ def _execute(
     if executed is not None:
         # Redis does not roll back: a command that fails inside EXEC (a key of the wrong type) must
         # not pass unseen.
-        name_refused(commands, executed)
-        raise_refusal([reply for reply in executed if not _is_of_a_record(reply)])
+        if RedisRefused in map(type, executed):
+            name_refused(commands, executed)
+            raise_refusal([reply for reply in executed if not _is_of_a_record(reply)])
         if replicas is not None:
             replicas.require(replies[end])
     return executed
