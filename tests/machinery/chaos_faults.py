@@ -465,6 +465,8 @@ class Injector:
         def is_replaced() -> bool:
             if not service.replace(before):
                 return False
+            # Else it reads from the old one, which may be behind, until it asks Sentinel again.
+            stage.control.connections.close()
             stage.is_redis_well = True
             _end(away)
             self._log(f"replaced the primary in {now() - began:.2f} s")
