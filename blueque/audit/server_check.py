@@ -26,13 +26,14 @@ MOST_BOOTS = 4  # boot ids that are named
 AHEAD = 60.0  # seconds by which a time that was decided may be to come
 SKEW = 2.0  # seconds between two clocks that do no harm
 BEHIND = 10  # seconds that a replica may be behind
+REFUSES = "refuses changes"  # what a check says while this is so
 _CHOSEN = {"appendonly", "min-replicas-to-write"}  # what may have been decided, for its price
 _WRITES = {
-    "aof_last_write_status": ("append-only file", "it refuses changes (MISCONF)"),
+    "aof_last_write_status": ("append-only file", f"it {REFUSES} (MISCONF)"),
     "aof_last_bgrewrite_status": ("rewrite of the append-only file", "that file grows"),
     "rdb_last_bgsave_status": (
         "snapshot",
-        "it refuses changes (MISCONF), unless stop-writes-on-bgsave-error is no",
+        f"it {REFUSES} (MISCONF), unless stop-writes-on-bgsave-error is no",
     ),
 }
 
@@ -75,6 +76,13 @@ def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
     for result in judge(facts, ""):
         if result.level in ("warn", "fail") and result.name not in _CHOSEN:
             yield result
+
+
+def refuses_changes(checks: Iterable[Check], nodes: Iterable[Node]) -> bool:
+    """Tell whether the server refuses changes for a while already: no listener has just beaten."""
+    return any(REFUSES in check.sentence for check in checks) and not any(
+        node.seen is not None and not node.is_late for node in nodes
+    )
 
 
 def judge_due(lines: Iterable[QueueOverview]) -> Iterator[Check]:
@@ -152,9 +160,7 @@ def _version(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
 def _role(facts: Mapping[str, str]) -> Iterator[Check]:
     if facts.get("role") == "slave":
         yield Check(
-            "role",
-            "fail",
-            "it is a replica, which refuses changes: use the address of its primary.",
+            "role", "fail", f"it is a replica, which {REFUSES}: use the address of its primary."
         )
     if facts.get("cluster_enabled") == "1":
         yield Check(
@@ -172,7 +178,8 @@ def _memory(facts: Mapping[str, str]) -> Iterator[Check]:
         if limit and used > FULL * limit:
             then = "the machine has no more: set maxmemory, so that Redis refuses (OOM) and is not killed"
             if _number(facts, "maxmemory"):
-                then = "when it is full, Redis refuses all changes (OOM): raise maxmemory"
+                when = f"it {REFUSES}" if used > limit else "when it is full, Redis refuses all"
+                then = f"{when} (OOM): raise maxmemory"
             sentence = f"{sentence}, and {then}; delete finished tasks (blueque delete)."
             yield Check("memory", "warn", sentence)
         else:
@@ -224,7 +231,7 @@ def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
     if close is not None and close < (least or 1):
         few = {0: "no replica keeps", 1: "only 1 replica keeps"}.get(close, f"only {close} keep")
         wanted = "asks for more" if least is None else f"is {least}"
-        sentence = f"{few} up, and min-replicas-to-write {wanted}: it refuses changes (NOREPLICAS)."
+        sentence = f"{few} up, and min-replicas-to-write {wanted}: it {REFUSES} (NOREPLICAS)."
         yield Check("replicas", "fail", sentence)
     elif replicas < confirming:
         sentence = (

@@ -48,8 +48,10 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> l
 
 
 def _concerns(overview: Overview, serve: Callable[[str], str]) -> Iterator[Concern]:
-    for check in server_check.concerns(overview.server or {}):
+    checks = [*server_check.concerns(overview.server or {})]
+    for check in checks:
         yield Concern("Redis", check.name, check.sentence.rstrip("."), "blueque doctor")
+    refuses = server_check.refuses_changes(checks, overview.nodes)
     yield from _versions(overview.nodes)
     yield from _clocks(overview.ahead)
     yield from _of_groups(overview.groups.holders)
@@ -60,7 +62,7 @@ def _concerns(overview: Overview, serve: Callable[[str], str]) -> Iterator[Conce
     standing = grouped(still, lambda task: task.queue or "")
     open_feeds = grouped(overview.feeds, lambda record: record["queue"])
     for line in overview.lines:
-        yield from of_queue(line, nodes.get(line.queue, ()), overview.now, serve)
+        yield from of_queue(line, nodes.get(line.queue, ()), overview.now, serve, refuses)
         yield from _of_stuck(line.queue, nodes.get(line.queue, ()), overview.now)
         yield from _of_tasks(line.queue, standing.get(line.queue, ()), overview.now)
         if line.queue in overview.tails:

@@ -27,23 +27,28 @@ _SERVING = {"up", "unattended", "1.0.0"}
 
 
 def of_queue(
-    line: QueueOverview, nodes: Sequence[Node], now: float, serve: Callable[[str], str]
+    line: QueueOverview,
+    nodes: Sequence[Node],
+    now: float,
+    serve: Callable[[str], str],
+    refuses: bool,
 ) -> Iterator[Concern]:
     """Yield what needs attention about a queue. nodes: its listeners. serve: returns the command that
-    starts one.
+    starts one. refuses: Redis refuses changes, so no listener can beat.
     """
     states = grouped(nodes, lambda node: node.state)
     yield from _of_no_listener(line, states, serve)
     yield from _of_limits(line, now)
     yield from _of_misfits(line)
     for state in ("silent", "dead", "gone"):
-        if state in states:
-            yield Concern(
-                line.queue,
-                state,
-                _of_silence(states[state]),
-                _about_silent(line, states[state], serve),
-            )
+        if state in states and state == "silent" and refuses:
+            then = ": Redis refuses changes, so no beat arrives; see the line about Redis"
+            sentence = _of_silence(states[state], then)
+            yield Concern(line.queue, state, sentence, "blueque doctor")
+        elif state in states:
+            sentence = _of_silence(states[state], _with_spool(states[state]))
+            command = _about_silent(line, states[state], serve)
+            yield Concern(line.queue, state, sentence, command)
     yield from _of_failures(line)
     yield from _of_holders(line)
     if line.due.overdue:
@@ -191,17 +196,18 @@ def pause_words(line: QueueOverview, now: float) -> str:
     return f"{since}by {line.settings.pause.by or 'unknown'}{f': {line.settings.pause.reason}' if line.settings.pause.reason else ''}"
 
 
-def _of_silence(nodes: Sequence[Node]) -> str:
+def _of_silence(nodes: Sequence[Node], then: str) -> str:
     held = sum(len(node.held) for node in nodes)
-    where = _hosts([node for node in nodes if node.held]) if held else ""
-    tasks = (
-        f", with {count(held, 'task')}; start one on {where} with {'its' if ' ' not in where else 'their'} spool"
-        if held
-        else ""
-    )
+    tasks = f", with {count(held, 'task')}{then}" if held else then
     if len(nodes) == 1:
         return f"listener {short_node(nodes[0].id)} is {nodes[0].state}{tasks}"
     return f"{len(nodes)} listeners of {_hosts(nodes)} are {nodes[0].state}{tasks}"
+
+
+def _with_spool(nodes: Sequence[Node]) -> str:
+    holders = [node for node in nodes if node.held]
+    where = _hosts(holders) if holders else ""
+    return where and f"; start one on {where} with {'its' if ' ' not in where else 'their'} spool"
 
 
 def _hosts(nodes: Sequence[Node]) -> str:

@@ -112,6 +112,30 @@ def test_a_server_that_may_lose_tasks_or_take_none_is_pointed_at(facts, code, wo
     assert words in concern.sentence
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"min_slaves_good_slaves": "0"},
+        {"aof_last_write_status": "err"},
+        {"rdb_last_bgsave_status": "err"},
+        {"used_memory": "1001"},
+        {"role": "slave"},
+    ],
+)
+def test_while_redis_refuses_changes_a_silent_listener_is_not_to_be_replaced(facts):
+    silent = node("silent", is_late=True)._replace(held=("t1",))
+
+    about_redis, listener = told(nodes=[silent], **facts)
+
+    assert about_redis.about == "Redis" and "refuses changes" in about_redis.sentence
+    assert listener.sentence.endswith(
+        "1 task: Redis refuses changes, so no beat arrives; see the line about Redis"
+    )
+    assert listener.command == "blueque doctor"
+    assert "start one on gpu-1" in told(nodes=[silent, node()], **facts)[1].sentence
+    assert "start one on gpu-1" in told(nodes=[silent], used_memory="900")[1].sentence
+
+
 @pytest.mark.parametrize("facts", [{"aof_enabled": "0", "save": "3600 1"}, {"used_memory": "800"}])
 def test_a_server_with_snapshots_or_memory_left_is_good_enough(facts):
     assert told(**facts) == []

@@ -339,6 +339,7 @@ def test_a_concern_has_the_button_that_mends_it(ask, client, queue):
         ("schedule_overdue", "blueque schedule show nightly", "Show", "Show"),
         ("feed_stopped", "blueque group show f -q video", "Feeds", "Feeds"),
         ("dead", "blueque-listener video, on gpu-3 with its spool", "Hosts", "Hosts"),
+        ("silent", "blueque doctor", "Doctor", "Doctor"),
         ("unclosed", "blueque group close w", None, None),
         ("no_progress", "blueque stack old", "Stack", "Show"),
     ],

@@ -109,7 +109,7 @@ def row(concern: Concern, visit: Visit) -> Row:
 
 def _remedy(concern: Concern, visit: Visit) -> Remedy | None:
     """Return the button that does what the command of a concern does, or shows what it prints."""
-    if concern.code in hosts.TROUBLE:
+    if concern.code in hosts.TROUBLE and concern.command != "blueque doctor":
         return Remedy("Hosts", visit.url("/nodes"))
     words = [word for word in shlex.split(concern.command or "") if word != "--"]
     if words[:1] != ["blueque"]:  # a program to start
