@@ -1,6 +1,6 @@
 """Say in sentences what needs attention: an overview in, concerns out. Nothing here talks to Redis.
 
-docs/troubleshooting.md, "What `status` says", lists the rules.
+docs/troubleshooting.md, "What `status` and `why` say", lists the rules.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Say what needs attention about a queue: its listeners, limits, failures, and feeds.
 
-docs/troubleshooting.md, "What `status` says", lists the rules.
+docs/troubleshooting.md, "What `status` and `why` say", lists the rules.
 """
 
 from __future__ import annotations
