@@ -18,6 +18,7 @@ from blueque.model.lines import require_lock, require_resources
 from blueque.model.retry import Retry
 from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url, replicas
 from blueque.producer.keyed_groups import KEEP
+from blueque.settings.contents import Config
 
 PATIENCE = 5.0  # seconds, as for any client: nothing is lost by giving up
 
@@ -39,7 +40,7 @@ class Target(NamedTuple):
         the default.
     links: `after` and `broken` of all tasks, those that were given.
     hold: see `TaskGroup.open`. append: keys are added to the group, even if it was closed.
-    replicas: how many have to confirm the tasks, as where the write was begun.
+    replicas: how many have to confirm the tasks, within how many seconds, as where the write was begun.
     """
 
     queue: str
@@ -57,13 +58,17 @@ class Target(NamedTuple):
     is_value: bool = False
     hold: float | str | None = None
     append: bool = False
-    replicas: int = 0
+    replicas: tuple[int, float] = (0, 1.0)
 
     def connected(self, patience: float | None = None) -> closing[Client]:
         """Return a client whose connection is closed at the end of the block."""
         seconds = PATIENCE if patience is None else patience
+        number, timeout = self.replicas
+        config = Config(redis={"replicas_timeout": timeout})
         return closing(
-            Client(self.url, patience=seconds, max_bytes=self.max_bytes, replicas=self.replicas)
+            Client(
+                self.url, patience=seconds, max_bytes=self.max_bytes, replicas=number, config=config
+            )
         )
 
     @property
@@ -136,7 +141,7 @@ def target_of(options: Mapping[str, Any]) -> Target:
         isinstance(params, str),
         said.get("hold"),
         said.get("append", False),
-        replicas({})[0],
+        replicas({}),
     )
     _require_possible(target)
     return target

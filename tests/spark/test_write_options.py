@@ -178,8 +178,11 @@ def test_what_cannot_be_meant_is_refused_in_python_too(options, kind, sentence):
 
 def test_executors_wait_for_as_many_replicas_as_the_driver(monkeypatch):
     monkeypatch.setenv("BLUEQUE_REPLICAS", "2")
+    monkeypatch.setenv("BLUEQUE_REPLICAS_TIMEOUT", "4s")
     target = pickle.loads(pickle.dumps(said()))
     monkeypatch.delenv("BLUEQUE_REPLICAS")
+    monkeypatch.delenv("BLUEQUE_REPLICAS_TIMEOUT")
 
     with target.connected() as client:
-        assert client.connections.settings.replicas == 2
+        settings = client.connections.settings
+    assert (settings.replicas, settings.replicas_timeout) == (2, 4)
