@@ -17,6 +17,7 @@ import redis as redis_py
 from faults import FaultProxy
 from hypothesis import HealthCheck, settings
 from oracle import EVENTS
+from payload_keys import client_with, write_keys
 from reaching_in import execute, execute_by
 from running import BLUEQUE, Programs
 
@@ -245,6 +246,19 @@ def rules_of(cli: redis_py.Redis) -> str:
 @pytest.fixture
 def queue(client: Client) -> Queue:
     return client.get_queue("video")
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    """A file with one key for payloads."""
+    return write_keys(tmp_path / "payload.keys", "k1")
+
+
+@pytest.fixture
+def sealed(url: str, keys: Path) -> Iterator[Client]:
+    """A client that compresses payloads and encrypts them with this key."""
+    with client_with(url, keys=keys, compress_from=100) as client:
+        yield client
 
 
 @pytest.fixture

@@ -7,24 +7,13 @@ import json
 import subprocess
 
 import pytest
-from payload_keys import SECRET, client_with, name_of, octets_of, write_keys
+from payload_keys import SECRET, name_of, octets_of, write_keys
 from running import BLUEQUE
 
 from blueque.listener.processor import Processor
 from blueque.model.log_line import Line
 
 K1 = name_of("k1")
-
-
-@pytest.fixture
-def keys(tmp_path):
-    return write_keys(tmp_path / "payload.keys", "k1")
-
-
-@pytest.fixture
-def sealed(url, keys):
-    with client_with(url, keys=keys) as client:
-        yield client
 
 
 @pytest.fixture
