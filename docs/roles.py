@@ -34,8 +34,9 @@ RIGHTS = ROOT / "blueque" / "protocol" / "roles.py"
 USERS = ROOT / "deploy" / "redis" / "users.acl"
 HEAD = '''"""The rights of each role in Redis; docs/roles.py writes this.
 
-A line begins with the name of a role and goes on where lines are indented. Behind a command stands
-how many words it has at least. The patterns of keys lack the prefix that all keys have.
+A line begins with the names of roles, and goes on where lines are indented: all of them have these
+rights. Behind a command stands how many words it has at least. The patterns of keys lack the prefix
+that all keys have.
 """
 
 RIGHTS = """
@@ -101,15 +102,14 @@ class Needed(NamedTuple):
     writes: Set[str] = frozenset()
     reads: Set[str] = frozenset()
 
-    def line(self, name: str, words: Mapping[str, int]) -> str:
-        """Return the line of a role."""
+    def rights(self, words: Mapping[str, int]) -> list[str]:
+        """Return these as they are written in roles.py."""
         commands = [f"+{command}/{words[command]}" for command in sorted(self.commands)]
         only_reads = {ALL} if ALL in self.reads else self.reads - self.writes
         patterns = [f"~{key}" for key in sorted(self.writes)]
         patterns += [f"%R~{key}" for key in sorted(only_reads)]
         channels = [f"&{TO_REPLICAS[1]}"] if TO_REPLICAS[0].lower() in self.commands else []
-        shown = [pattern.replace(keys.PREFIX, "") for pattern in patterns]
-        return " ".join([name, *commands, *shown, *channels])
+        return [*commands, *(pattern.replace(keys.PREFIX, "") for pattern in patterns), *channels]
 
 
 def text(words: Mapping[str, int]) -> str:
@@ -131,10 +131,16 @@ def text(words: Mapping[str, int]) -> str:
     found["legacy"] = Needed(
         {*LEGACY.split()}, {pattern_of(key) for key in [*key_rows()][:LEGACY_KEYS]}
     )
-    lines = []
+    roles_of: dict[str, list[str]] = {}
     for name, needed in found.items():
         commands = needed.commands - (ONLY_ADMIN if name != "admin" else set())
-        lines.append(needed._replace(commands=commands | to_connect.commands).line(name, words))
+        whole = needed._replace(commands=commands | to_connect.commands)
+        for right in whole.rights(words):
+            roles_of.setdefault(right, []).append(name)
+    shared: dict[str, list[str]] = {}
+    for right in sorted(roles_of, key=lambda right: -len(roles_of[right])):
+        shared.setdefault(" ".join(roles_of[right]), []).append(right)
+    lines = [f"{roles}: {' '.join(rights)}" for roles, rights in shared.items()]
     shown = [textwrap.fill(line, 100, subsequent_indent="    ", **_BETWEEN_WORDS) for line in lines]
     return "\n".join([HEAD.rstrip("\n"), *shown, '"""', ""])
 

@@ -102,7 +102,7 @@ def _tries_of(rights: Rights, without: set[str]) -> dict[str, Command]:
     the rights.
     """
     found: dict[str, Command] = {}
-    for name, count in rights.commands.items():
+    for name, count in sorted(rights.commands.items()):
         words = name.upper().split("|")
         if name not in without:
             found[f"+{name}"] = (*words, *[keys.QUEUES] * (count - len(words)))
@@ -150,17 +150,22 @@ def _any_of(pattern: str) -> str:
 
 
 def _read(text: str) -> dict[str, Rights]:
-    found = {}
+    found: dict[str, list[str]] = {}
     for line in text.replace("\n    ", " ").split("\n"):
-        role, *rules = line.split()
-        named = [rule[1:].split("/") for rule in rules if rule[0] == "+"]
-        found[role] = Rights(
-            {command: int(count) for command, count in named},
-            frozenset(keys.PREFIX + rule[1:] for rule in rules if rule[0] == "~"),
-            frozenset(keys.PREFIX + rule[3:] for rule in rules if rule[0] == "%"),
-            frozenset(rule[1:] for rule in rules if rule[0] == "&"),
-        )
-    return found
+        roles, _, rules = line.partition(": ")
+        for role in roles.split():
+            found.setdefault(role, []).extend(rules.split())
+    return {role: _rights(rules) for role, rules in found.items()}
+
+
+def _rights(rules: Iterable[str]) -> Rights:
+    named = [rule[1:].split("/") for rule in rules if rule[0] == "+"]
+    return Rights(
+        {command: int(count) for command, count in named},
+        frozenset(keys.PREFIX + rule[1:] for rule in rules if rule[0] == "~"),
+        frozenset(keys.PREFIX + rule[3:] for rule in rules if rule[0] == "%"),
+        frozenset(rule[1:] for rule in rules if rule[0] == "&"),
+    )
 
 
 ROLES = _read(RIGHTS.strip())
