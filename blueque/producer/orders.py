@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection
 
 from blueque.connection.redis import Redis
-from blueque.errors import HasDependents, InvalidInput, WrongGroup, WrongQueue, WrongState
+from blueque.errors import HasDependents, InvalidInput, WrongQueue, WrongState
 from blueque.model.conditions import Ids, names_of
 from blueque.model.encoding import require_queue_name
 from blueque.model.lines import require_priority
@@ -19,7 +19,6 @@ from blueque.protocol.events import Event
 from blueque.protocol.groups import settle_members
 from blueque.queries import groups
 from blueque.queries.dependencies import kinds
-from blueque.queries.inspector import Inspector
 from blueque.system import process
 
 log = logging.getLogger("blueque")
@@ -193,43 +192,3 @@ class TaskOrders:
         status = rechecking.unblock(self._redis, self.name, task_id, time.time(), who, dropped)
         log.info("unblock task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
         return status
-
-    def requeue_failed(
-        self,
-        error_type: str | None = None,
-        older_than: float | None = None,
-        limit: int | None = None,
-    ) -> list[str]:
-        """Requeue failed tasks in the order in which they failed, and return their ids; see
-        `failed_tasks`.
-        """
-        requeued: list[str] = []
-        for task in self.failed_tasks(error_type, older_than, limit):
-            try:
-                self.requeue(task.id)
-            except (WrongState, WrongQueue, WrongGroup):
-                # Another call was faster, its hash is odd, or its workflow is not complete.
-                continue
-            requeued.append(task.id)
-        return requeued
-
-    def failed_tasks(
-        self,
-        error_type: str | None = None,
-        older_than: float | None = None,
-        limit: int | None = None,
-    ) -> list[Task]:
-        """Return failed tasks in the order in which they failed, with the fields in
-        `listing.SHOWN`.
-
-        error_type: only this type, as lost or ValueError. older_than: only tasks that failed at
-            least so many seconds ago.
-        limit: at most so many.
-        """
-        found = Inspector(self._redis).failed(self.name)
-        if error_type is not None:
-            found = [task for task in found if task.error_type == error_type]
-        if older_than is not None:
-            before = time.time() - older_than
-            found = [task for task in found if (task.finished or task.updated or 0.0) <= before]
-        return found[:limit]

@@ -303,16 +303,6 @@ class Inspector:
         counts = self._redis.read(*reads)
         return sum(counts[: len(queues)]), sum(counts[len(queues) :])
 
-    def failed(self, queue: str) -> list[Task]:
-        """Return all failed tasks of a queue with the fields in `listing.SHOWN`, in the order in
-        which they failed.
-
-        One round trip for each thousand.
-        """
-        (ids,) = self._redis.read(("LRANGE", keys.failed(queue), 0, -1))
-        ids.reverse()
-        return [task for task in self.tasks(ids) if task.status == "failed"]
-
     def tasks(self, ids: Sequence[str]) -> list[Task]:
         """Return snapshots of these tasks in this order, with the fields in `listing.SHOWN`."""
         found: list[Task] = []

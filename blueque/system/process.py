@@ -189,19 +189,6 @@ def set_name(name: str) -> None:
         os.close(descriptor)
 
 
-def close_runs(descriptors: Iterable[int]) -> None:
-    """Close descriptors, in ascending order: those with consecutive numbers by one call."""
-    first = after = -1
-    for descriptor in descriptors:
-        if descriptor != after:
-            if first >= 0:
-                os.closerange(first, after)
-            first = descriptor
-        after = descriptor + 1
-    if first >= 0:
-        os.closerange(first, after)
-
-
 def fork(body: Callable[[], int]) -> int:
     """Run `body()` in a new process and return its pid. The child exits with what `body` returns."""
     flush()

@@ -382,7 +382,6 @@ CALLS = {
     "requeue a cancelled task": Call(
         cancelled, lambda client, task_id: video(client).requeue(task_id)
     ),
-    "requeue all that failed": Call(failed, lambda client, _: video(client).requeue_failed()),
     "order": Call(
         listening,
         lambda client, _: protocol.order(
