@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.encoding import LAST_SECOND
+
+if TYPE_CHECKING:
+    from blueque.cli.options import Decorated
 
 DECADE = 10 * 365 * 86400.0  # a larger number is a time, not an age
 
@@ -67,3 +70,17 @@ class WholeRange(click.IntRange):
         if self.max is None:
             return f"at least {self.min}"
         return f"{self.min} to {self.max}"
+
+
+def limit_option(
+    most: int, default: int = 50, text: str = "At most so many."
+) -> Callable[[Decorated], Decorated]:
+    """Return the option --limit, up to `most`."""
+    return click.option(
+        "--limit",
+        type=WholeRange(1, most),
+        metavar="N",
+        default=default,
+        show_default=True,
+        help=text,
+    )

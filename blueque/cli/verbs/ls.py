@@ -23,7 +23,7 @@ from blueque.cli.task_columns import (
     explained,
     left,
 )
-from blueque.cli.values import Value, WholeRange
+from blueque.cli.values import Value, limit_option
 from blueque.documents.tasks import of_list
 from blueque.errors import InvalidInput
 from blueque.faces.task_list import UNFINISHED, Sorting, choice_of, load, usual_states
@@ -66,14 +66,7 @@ def _read_columns(text: str) -> tuple[str, ...]:
     help="The columns to show: id,node,ran,error.",
 )
 @click.option("--sort", metavar="COLUMN", help="Sort by this column; -COLUMN: largest first.")
-@click.option(
-    "--limit",
-    type=WholeRange(1, MOST),
-    metavar="N",
-    default=50,
-    show_default=True,
-    help="At most so many tasks.",
-)
+@limit_option(MOST, text="At most so many tasks.")
 @click.option("--ids", "only_ids", is_flag=True, help="Print only the whole ids, one on each line.")
 @shared_options
 def ls(

@@ -12,7 +12,7 @@ from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.noun import Noun
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.recurring import COLUMNS, row
-from blueque.cli.values import WholeRange
+from blueque.cli.values import limit_option
 from blueque.cli.verbs.schedule_control import pause, remove, resume, trigger
 from blueque.cli.verbs.schedule_define import add
 from blueque.cli.verbs.schedule_file import apply
@@ -38,14 +38,7 @@ for _verb in (show, history, add, apply, trigger, pause, resume, remove):
 
 @schedule.command("ls", short_help="List recurring tasks.")
 @pattern_option
-@click.option(
-    "--limit",
-    type=WholeRange(1, MOST),
-    metavar="N",
-    default=50,
-    show_default=True,
-    help="At most so many.",
-)
+@limit_option(MOST)
 @shared_options
 def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int) -> None:
     """List recurring tasks, the next one first.

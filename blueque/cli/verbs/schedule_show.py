@@ -12,7 +12,7 @@ from blueque.cli.fact_lines import print_fact
 from blueque.cli.options import Invocation, reveal_option, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.recurring import find_schedule
-from blueque.cli.values import WholeRange
+from blueque.cli.values import WholeRange, limit_option
 from blueque.documents.schedules import of_history, of_recurring
 from blueque.errors import InvalidInput
 from blueque.faces import recurring
@@ -91,14 +91,7 @@ def show(invocation: Invocation, name: str, number: int, reveals: bool) -> None:
 
 @click.command(short_help="Show what came of the last planned times.")
 @click.argument("name", metavar="SCHEDULE")
-@click.option(
-    "--limit",
-    type=WholeRange(1, 100),
-    metavar="N",
-    default=20,
-    show_default=True,
-    help="At most so many.",
-)
+@limit_option(100, default=20)
 @shared_options
 def history(invocation: Invocation, name: str, limit: int) -> None:
     """Show what came of the last planned times of a recurring task, the newest first; 100 are kept.

@@ -7,7 +7,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column
-from blueque.cli.values import WholeRange
+from blueque.cli.values import limit_option
 from blueque.documents.groups import of_tags
 from blueque.queries.listing import STATUSES
 
@@ -16,14 +16,7 @@ _COLUMNS = [Column("TAG", can_shrink=True), Column("TASKS", True), Column("STATE
 
 @click.command()
 @click.argument("prefix", required=False, default="", metavar="[TAG]")
-@click.option(
-    "--limit",
-    type=WholeRange(1, 1000),
-    metavar="N",
-    default=50,
-    show_default=True,
-    help="At most so many.",
-)
+@limit_option(1000)
 @shared_options
 def tags(invocation: Invocation, prefix: str, limit: int) -> None:
     """List the tags of the tasks in Redis, and how many tasks have each; with TAG, those that begin so.

@@ -12,7 +12,7 @@ from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column
-from blueque.cli.values import MOMENT, WholeRange
+from blueque.cli.values import MOMENT, limit_option
 from blueque.documents.numbers import of_timeline
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline, silenced
 from blueque.text.format import span
@@ -51,14 +51,7 @@ _LEAST_BAR, _LEAST_BAR_OF_DAYS = 8, 6
     show_default=True,
     help="What the rows are sorted by, before the time.",
 )
-@click.option(
-    "--limit",
-    type=WholeRange(1, MOST),
-    metavar="N",
-    default=50,
-    show_default=True,
-    help="At most so many attempts, the last ones.",
-)
+@limit_option(MOST, text="At most so many attempts, the last ones.")
 @shared_options
 def timeline(
     invocation: Invocation, patterns: Sequence[str], since: tuple[bool, float], by: str, limit: int

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 
 from blueque.faces.overview import running_task
+from blueque.queries.listing import STATUSES
 from blueque.sentences import attention
 from blueque.sentences.concern import STUCK
 from blueque.sentences.queue_concerns import pause_words
@@ -92,17 +93,7 @@ def queue(visit: Visit) -> Page:
 
 
 def _states(line: QueueOverview) -> list[tuple[str, int]]:
-    names = (
-        "started",
-        "reserved",
-        "pending",
-        "scheduled",
-        "blocked",
-        "failed",
-        "cancelled",
-        "complete",
-    )
-    return [(name, getattr(line.counts, name)) for name in names]
+    return [(name, getattr(line.counts, name)) for name in STATUSES]
 
 
 def _number(line: QueueOverview, order: str) -> float:
