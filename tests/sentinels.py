@@ -146,7 +146,7 @@ class Sentinels:
         primary.kill()
 
     def freeze(self, primary: Server) -> None:
-        os.kill(primary.pid, signal.SIGSTOP)
+        freeze(primary)
 
     def replace(self, primary: Server) -> None:
         """Have a person tell Sentinel to fail over."""
@@ -168,15 +168,13 @@ class Sentinels:
         """
         if server.port in self.wires:
             self.wires[server.port].heal()
-        place = self.place(self.primary())
         try:
-            os.kill(server.pid, signal.SIGCONT)
+            thaw(server)
         except RuntimeError:  # it was killed
-            server.options += ("--replicaof", "127.0.0.1", str(place))
             server.start()
+            at_once = True
         if at_once:
-            with redis_py.Redis(port=server.port) as admin:
-                admin.replicaof("127.0.0.1", place)
+            follow(server, self.place(self.primary()))
 
     # Inside
 
@@ -255,6 +253,20 @@ FAULTS: dict[str, Callable[[Sentinels, Server], None]] = {
 }
 
 
+def freeze(server: Server) -> None:
+    os.kill(server.pid, signal.SIGSTOP)
+
+
+def thaw(server: Server) -> None:
+    os.kill(server.pid, signal.SIGCONT)
+
+
+def follow(server: Server, place: int) -> None:
+    """Have a server be a replica of the one that is found at a port."""
+    with redis_py.Redis(port=server.port) as admin:
+        admin.replicaof("127.0.0.1", place)
+
+
 @contextmanager
 def replicated(
     replicas: int, *options: str, wires: dict[int, Wire] | None = None, tls: Tls | None = None
@@ -280,12 +292,12 @@ def replicated(
                 for name, value in tls.options(server.port).items():
                     server.options += (f"--{name}", str(value))
                 place = tls.ports[server.port]
-            if servers:
-                server.options += ("--replicaof", "127.0.0.1", str(first))
-            else:
-                first = place
             server.start()
             stack.callback(server.kill)
+            if servers:
+                follow(server, first)
+            else:
+                first = place
             servers.append(server)
         yield servers
 

@@ -5,7 +5,6 @@ was at work.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import random
 import signal
@@ -14,11 +13,14 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from chaos_ledger import CRASHED, Away, Ledger, Run
-from chaos_services import Network, Watched
+from chaos_services import Watched, start_again
 from chaos_stage import LEASE, LOST_AFTER, QUEUE, Node, Stage, node_pid, now
 from running import is_keeper, is_there, parent_of, until
+from sentinels import freeze, thaw
+from wire import Wire
 
 from blueque.model import keys
+from blueque.system.embedded_redis import Server
 
 ADOPTED_WITHIN = LEASE + 1.2  # seconds; a frozen one is not known to be dead before its lease
 VICTIMS = 8  # listeners that were killed, of which one at least has an heir
@@ -26,18 +28,25 @@ SOON = 0.05  # seconds until it is tried again when there was no victim
 
 
 class Victim(NamedTuple):
-    """A listener and the task that it watches. pidfd: of the listener, which cannot become another
-    process.
+    """A listener, or a keeper, and a run that it sees to. pidfd: of the victim, which cannot become
+    another process.
     """
 
     run: Run
     name: str
-    pid: int
     pidfd: int
 
     def send(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
+
+    def send_last(self, number: int) -> None:
+        self.send(number)
+        os.close(self.pidfd)
+
+    def __str__(self) -> str:
+        run = self.run
+        return f"{self.name} task={run.task} attempt={run.attempt} node={run.node}"
 
 
 class Injector:
@@ -62,8 +71,8 @@ class Injector:
         self._jobs: list[Callable[[], bool]] = []  # called until they are done
         self._deck: list[str] = []
         self._is_net_busy = False
-        # the wires that wait for a transaction to cut
-        self._armed: tuple[str, list[Network]] | None = None
+        # the wires that wait for a transaction to cut, and where they are
+        self._armed: tuple[str, list[Wire]] | None = None
         self._next = 0.0
 
     def step(self) -> None:
@@ -151,16 +160,19 @@ class Injector:
             and (node is None or run.node == node.name)
         ]
 
-    def _idle_nodes(self) -> list[Node]:
-        """Return the nodes to which nothing is done and that work, if nothing is done to another:
+    def _idle_node(self) -> tuple[Node, list[Run]] | None:
+        """Return a node to which nothing is done and what runs there, if nothing is done to another:
         one shall remain.
         """
         if any(node.is_busy for node in self._stage.nodes):
-            return []
-        nodes = [
-            node for node in self._stage.nodes if node.master is not None and self.running(node)
+            return None
+        nodes = self._stage.nodes
+        at_work = [
+            (node, runs)
+            for node in nodes
+            if node.master is not None and (runs := self.running(node))
         ]
-        return self._random.sample(nodes, len(nodes))
+        return self._random.choice(at_work) if at_work else None
 
     def _listener(self) -> Victim | None:
         """Return a listener with a task."""
@@ -179,7 +191,7 @@ class Injector:
             if not pid or node.is_busy or (task.status, task.attempt) != ("started", run.attempt):
                 continue
             with contextlib.suppress(OSError):
-                victim = Victim(run, task.node or "", pid, os.pidfd_open(pid))
+                victim = Victim(run, task.node or "", os.pidfd_open(pid))
                 if is_there(pid) and is_there(run.process or 0):
                     return victim
                 os.close(victim.pidfd)
@@ -242,13 +254,17 @@ class Injector:
         self.away += spans
         return spans
 
+    def _is_back(self, node: Node, away: Iterable[Away]) -> None:
+        node.is_busy = False
+        _end(away)
+        self._log(f"node={node.name} is back")
+
     def _start_again(self, node: Node, away: Iterable[Away]) -> None:
         """Start its blueque-listener. Nobody attends to it before that has come up, which takes a
         busy machine its time.
         """
         node.start()
-        node.is_busy = False
-        self._log(f"started node={node.name}")
+        self._is_back(node, ())
         listener = node.listener
 
         def is_up() -> bool:
@@ -266,10 +282,9 @@ class Injector:
         if victim is None:
             return None
         since = now()
-        victim.send(signal.SIGKILL)
-        os.close(victim.pidfd)
+        victim.send_last(signal.SIGKILL)
         self._unattended(victim, "listener killed, adopted late", since)
-        return f"{victim.name} task={victim.run.task}"
+        return str(victim)
 
     def kill_task(self) -> str | None:
         runs = self.running()
@@ -290,8 +305,7 @@ class Injector:
         victim.send(signal.SIGSTOP)
 
         def thaw() -> None:
-            victim.send(signal.SIGCONT)
-            os.close(victim.pidfd)
+            victim.send_last(signal.SIGCONT)
             _end([away])  # it attends to the run again, unless another does
             self._log(f"thawed {victim.name}")
             if seconds <= LEASE < away.until - since:  # nobody was meant to notice
@@ -302,7 +316,7 @@ class Injector:
             away = self._unattended(victim, "listener frozen, adopted late", since)
         else:
             away = Away(victim.run.node, "listener frozen", since)
-        return f"{victim.name} task={victim.run.task} for {seconds:.2f} s"
+        return f"{victim} for {seconds:.2f} s"
 
     def freeze_listener_briefly(self) -> str | None:
         return self._freeze_listener(0.1, LEASE * 0.6)
@@ -310,41 +324,51 @@ class Injector:
     def freeze_listener_beyond_lease(self) -> str | None:
         return self._freeze_listener(LEASE * 1.5, LOST_AFTER + 1.0)
 
-    def _keeper(self) -> tuple[Run, int] | None:
-        """Return a run and a descriptor of the keeper that is the parent of its process."""
+    def _keeper(self) -> Victim | None:
+        """Return a keeper with a task."""
         runs = self.running()
         for run in self._random.sample(runs, len(runs)):
             keeper = parent_of(run.process or 0)
             with contextlib.suppress(OSError):
                 if not self._stage.node(run.node).is_busy and is_keeper(keeper):
-                    return run, os.pidfd_open(keeper)
+                    return Victim(run, "its keeper", os.pidfd_open(keeper))
         return None
 
     def kill_keeper(self) -> str | None:
-        found = self._keeper()
-        if found is None:
+        victim = self._keeper()
+        if victim is None:
             return None
-        run, keeper = found
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(keeper, signal.SIGKILL)
-        os.close(keeper)
-        return f"task={run.task} attempt={run.attempt} node={run.node}"
+        victim.send_last(signal.SIGKILL)
+        return str(victim)
 
     def stop_keeper(self) -> str | None:
-        found = self._keeper()
+        victim = self._keeper()
+        if victim is None:
+            return None
+        victim.send(signal.SIGSTOP)
+        seconds = self._later(0.1, LOST_AFTER, lambda: victim.send_last(signal.SIGCONT))
+        return f"{victim} for {seconds:.2f} s"
+
+    # What can be done to a node
+
+    def _strike_node(
+        self,
+        cause: str,
+        do: Callable[[Node], object],
+        undo: Callable[[Node, list[Away]], object],
+        low: float,
+        high: float,
+    ) -> str | None:
+        """Do something to a node with tasks. undo: takes it back, and ends the times."""
+        found = self._idle_node()
         if found is None:
             return None
-        run, keeper = found
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(keeper, signal.SIGSTOP)
-
-        def thaw() -> None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(keeper, signal.SIGCONT)
-            os.close(keeper)
-
-        seconds = self._later(0.1, LOST_AFTER, thaw)
-        return f"task={run.task} attempt={run.attempt} node={run.node} for {seconds:.2f} s"
+        node, runs = found
+        node.is_busy = True
+        away = self._are_away(cause, [node])
+        do(node)
+        seconds = self._later(low, high, lambda: undo(node, away))
+        return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
 
     def kill_master(self) -> str | None:
         return self._end_master(signal.SIGKILL)
@@ -353,29 +377,15 @@ class Injector:
         return self._end_master(signal.SIGTERM)
 
     def _end_master(self, number: int) -> str | None:
-        for node in self._idle_nodes():
-            master, runs = node.master, self.running(node)
-            if master is None or node.listener is None or not runs:
-                continue
-            node.is_busy = True
-            away = self._are_away("no master", [node])
-            os.kill(master, number)
-            node.listener.wait()
-            seconds = self._later(0.0, 1.0, functools.partial(self._start_again, node, away))
-            return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
-        return None
+        def end(node: Node) -> None:
+            if node.master is not None and node.listener is not None:
+                os.kill(node.master, number)
+                node.listener.wait()
+
+        return self._strike_node("no master", end, self._start_again, 0.0, 1.0)
 
     def _crash_node(self, low: float, high: float) -> str | None:
-        for node in self._idle_nodes():
-            runs = self.running(node)
-            if not runs:
-                continue
-            node.is_busy = True
-            away = self._are_away(CRASHED, [node])
-            node.crash()
-            seconds = self._later(low, high, functools.partial(self._start_again, node, away))
-            return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
-        return None
+        return self._strike_node(CRASHED, Node.crash, self._start_again, low, high)
 
     def crash_node_briefly(self) -> str | None:
         return self._crash_node(0.1, LOST_AFTER / 2)
@@ -384,22 +394,32 @@ class Injector:
         return self._crash_node(LOST_AFTER + 0.3, LOST_AFTER + 1.3)
 
     def freeze_node(self) -> str | None:
-        for node in self._idle_nodes():
-            runs = self.running(node)
-            if not runs:
-                continue
-            node.is_busy = True
-            away = self._are_away("node frozen", [node])
+        def freeze(node: Node) -> None:
             node.signal_all(signal.SIGSTOP)
 
-            def thaw(node: Node = node) -> None:
-                node.signal_all(signal.SIGCONT)
-                node.is_busy = False
-                self._log(f"thawed node={node.name}")
+        def thaw(node: Node, away: list[Away]) -> None:
+            node.signal_all(signal.SIGCONT)
+            self._is_back(node, away)
 
-            seconds = self._later(LEASE, LOST_AFTER + 1.0, thaw, away)
-            return f"node={node.name} tasks={len(runs)} for {seconds:.2f} s"
-        return None
+        return self._strike_node("node frozen", freeze, thaw, LEASE, LOST_AFTER + 1.0)
+
+    def cut_off_node_beyond_lost_after(self) -> str | None:
+        if self._is_net_busy:
+            return None
+        do = self._random.choice([Wire.cut, Wire.stall])
+
+        def cut_off(node: Node) -> None:
+            self._is_net_busy = True
+            for wire in node.wires:
+                do(wire)
+
+        def heal(node: Node, away: list[Away]) -> None:
+            self._heal(node.wires)
+            self._is_back(node, away)
+
+        return self._strike_node("node cut off", cut_off, heal, LOST_AFTER + 0.3, LOST_AFTER + 1.3)
+
+    # What can be done to the rest
 
     def kill_scheduler(self) -> str | None:
         stage, scheduler = self._stage, self._stage.scheduler
@@ -415,39 +435,34 @@ class Injector:
 
     # What can be done to Redis
 
-    def kill_redis(self) -> str | None:
+    def _strike_redis(
+        self,
+        do: Callable[[Server], object],
+        undo: Callable[[Server], object],
+        low: float,
+        high: float,
+    ) -> str | None:
         stage, runs = self._stage, self.running()
         if not stage.is_redis_well or not runs:
             return None
         stage.is_redis_well = False
         away = self._are_away("redis away", stage.nodes)
         server = stage.service.primary()
-        server.kill()
+        do(server)
 
-        def start() -> None:
-            stage.service.start(server)
+        def take_back() -> None:
+            undo(server)
             stage.is_redis_well = True
-            self._log("started redis")
+            self._log("redis is back")
 
-        seconds = self._later(0.0, 1.2, start, away)
+        seconds = self._later(low, high, take_back, away)
         return f"with {len(runs)} tasks running, for {seconds:.2f} s"
+
+    def kill_redis(self) -> str | None:
+        return self._strike_redis(Server.kill, start_again, 0.0, 1.2)
 
     def freeze_redis(self) -> str | None:
-        stage, runs = self._stage, self.running()
-        if not stage.is_redis_well or not runs:
-            return None
-        stage.is_redis_well = False
-        away = self._are_away("redis away", stage.nodes)
-        server = stage.service.primary()
-        os.kill(server.pid, signal.SIGSTOP)
-
-        def thaw() -> None:
-            os.kill(server.pid, signal.SIGCONT)
-            stage.is_redis_well = True
-            self._log("thawed redis")
-
-        seconds = self._later(0.2, LOST_AFTER, thaw, away)
-        return f"with {len(runs)} tasks running, for {seconds:.2f} s"
+        return self._strike_redis(freeze, thaw, 0.2, LOST_AFTER)
 
     def replace_primary(self) -> str | None:
         """Have a person replace the primary, which refuses writes until Sentinel has named another."""
@@ -486,33 +501,37 @@ class Injector:
 
     # What can be done to the network
 
-    def _wires(self) -> tuple[str, list[Network]] | None:
+    def _wires(self) -> tuple[str, list[Wire]] | None:
         """Return the wires of one node or all, if tasks run there that use them."""
         if self._is_net_busy:
             return None
-        nodes = [node for node in self._stage.nodes if node.wire.connections and self.running(node)]
+        nodes = [
+            node
+            for node in self._stage.nodes
+            if any(wire.connections for wire in node.wires) and self.running(node)
+        ]
         if not nodes:
             return None
         if self._random.random() < 0.4:
             return "all", self._stage.wires
         node = self._random.choice(nodes)
-        return f"node={node.name}", [node.wire]
+        return f"node={node.name}", node.wires
 
-    def _disturb(self, low: float, high: float, do: Callable[[Network], None]) -> str | None:
+    def _disturb(self, low: float, high: float, do: Callable[[Wire], None]) -> str | None:
         found = self._wires()
         if found is None:
             return None
         where, wires = found
         self._is_net_busy = True
         away = self._are_away(
-            "network disturbed", [node for node in self._stage.nodes if node.wire in wires]
+            "network disturbed", [node for node in self._stage.nodes if node.wires[0] in wires]
         )
         for wire in wires:
             do(wire)
         seconds = self._later(low, high, lambda: self._heal(wires), away)
         return f"{where} for {seconds:.2f} s"
 
-    def _heal(self, wires: list[Network]) -> None:
+    def _heal(self, wires: list[Wire]) -> None:
         for wire in wires:
             wire.heal()
         self._is_net_busy = False
@@ -523,10 +542,10 @@ class Injector:
         return self._disturb(0.5, 2.0, lambda wire: setattr(wire, "delay", delay))
 
     def cut_network(self) -> str | None:
-        return self._disturb(0.05, 1.5, lambda wire: wire.cut())
+        return self._disturb(0.05, 1.5, Wire.cut)
 
     def stall_network(self) -> str | None:
-        return self._disturb(0.2, 2.0, lambda wire: wire.stall())
+        return self._disturb(0.2, 2.0, Wire.stall)
 
     def cut_after_exec(self) -> str | None:
         """Lose the answer to one transaction that was executed: ask for that, and tell of it once
@@ -544,26 +563,6 @@ class Injector:
             return None
         self._armed = None
         return where
-
-    def cut_off_node_beyond_lost_after(self) -> str | None:
-        if self._is_net_busy:
-            return None
-        for node in self._idle_nodes():
-            runs = self.running(node)
-            if not runs:
-                continue
-            node.is_busy = self._is_net_busy = True
-            away = self._are_away("node cut off", [node])
-            how = self._random.choice(["cut", "stall"])
-            getattr(node.wire, how)()
-
-            def heal(node: Node = node) -> None:
-                node.is_busy = False
-                self._heal([node.wire])
-
-            seconds = self._later(LOST_AFTER + 0.3, LOST_AFTER + 1.3, heal, away)
-            return f"node={node.name} tasks={len(runs)} {how} for {seconds:.2f} s"
-        return None
 
 
 def _end(away: Iterable[Away]) -> None:

@@ -7,13 +7,13 @@ import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from unittest import mock
 
 import redis as redis_py
 from authority import Authority
 from sentinels import Sentinels, Tls, watched
-from wire import Wire
+from wire import ANSWER, Wire
 
 from blueque.system import embedded_redis
 from blueque.system.embedded_redis import Server, running_server
@@ -23,23 +23,14 @@ SAVED = ("--appendonly", "yes", "--appendfsync", "always")
 REPLICAS, SENTINELS = 2, 3
 # Longer than chaos lets a server be away: Sentinel would name a replica that has not all.
 DOWN_AFTER = 15_000  # milliseconds
-ANSWER = 2.0  # seconds
 LOADED = 120.0  # seconds that a busy machine may take to load what a server has saved
 
 
-class Network(Protocol):
-    """A way of one node to Redis: see Wire."""
+class Network(NamedTuple):
+    """A way of one node to Redis. url: what the node is given. wires: all that it leads through."""
 
     url: str
-    delay: float
-    cuts_after: bool
-
-    @property
-    def connections(self) -> int: ...
-    def stall(self) -> None: ...
-    def cut(self) -> None: ...
-    def heal(self) -> None: ...
-    def close(self) -> None: ...
+    wires: list[Wire]
 
 
 class Service(Protocol):
@@ -48,10 +39,7 @@ class Service(Protocol):
     url: str
 
     def primary(self) -> Server: ...
-    def start(self, server: Server) -> None:
-        """Start a primary that was killed."""
-
-    def wire(self) -> Network: ...
+    def network(self) -> Network: ...
 
 
 class Alone:
@@ -63,11 +51,9 @@ class Alone:
     def primary(self) -> Server:
         return self._server
 
-    def start(self, server: Server) -> None:
-        _start(server)
-
-    def wire(self) -> Network:
-        return Wire(self._server.port)
+    def network(self) -> Network:
+        wire = Wire(self._server.port)
+        return Network(wire.url, [wire])
 
 
 class Watched:
@@ -79,15 +65,13 @@ class Watched:
     def primary(self) -> Server:
         return self.sentinels.primary()
 
-    def start(self, server: Server) -> None:
-        """Start it as what it was, whatever it was at first."""
-        if "--replicaof" in server.options:
-            at = server.options.index("--replicaof")
-            server.options = server.options[:at] + server.options[at + 3 :]
-        _start(server)
-
-    def wire(self) -> Network:
-        return Wires(self.sentinels, self._tls)
+    def network(self) -> Network:
+        places = self._tls.ports
+        servers = {places[port]: Wire(places[port], port) for port in self.sentinels.servers}
+        named = {place: wire.port for place, wire in servers.items()}
+        own = [_SentinelWire(port, self._tls, named) for port in self.sentinels.ports]
+        url = self.sentinels.url_by([wire.port for wire in own])
+        return Network(url, [*servers.values(), *own])
 
     # How a person replaces a primary and loses nothing: no write is acknowledged that a replica has not
 
@@ -134,81 +118,6 @@ class Watched:
             admin.config_set("min-replicas-to-write", 0 if is_so else REPLICAS + 1)
 
 
-class Wires:
-    """The way of one node to all servers and Sentinels."""
-
-    def __init__(self, sentinels: Sentinels, tls: Tls) -> None:
-        self._servers = [_ServerWire(port, tls.ports[port]) for port in sentinels.servers]
-        places = dict(
-            zip(map(tls.ports.__getitem__, sentinels.servers), self._servers, strict=True)
-        )
-        ports = {port: wire.port for port, wire in places.items()}
-        self._sentinels = [_SentinelWire(port, tls, ports) for port in sentinels.ports]
-        self._all: list[Wire] = [*self._servers, *self._sentinels]
-        self.url = sentinels.url_by([wire.port for wire in self._sentinels])
-
-    @property
-    def connections(self) -> int:
-        return sum(wire.connections for wire in self._servers)
-
-    @property
-    def delay(self) -> float:
-        return self._all[0].delay
-
-    @delay.setter
-    def delay(self, seconds: float) -> None:
-        for wire in self._all:
-            wire.delay = seconds
-
-    @property
-    def cuts_after(self) -> bool:
-        return all(wire.cuts_after for wire in self._servers)
-
-    @cuts_after.setter
-    def cuts_after(self, is_so: bool) -> None:
-        for wire in self._servers:
-            wire.cuts_after = is_so
-
-    def stall(self) -> None:
-        for wire in self._all:
-            wire.stall()
-
-    def cut(self) -> None:
-        for wire in self._all:
-            wire.cut()
-
-    def heal(self) -> None:
-        for wire in self._all:
-            wire.heal()
-
-    def close(self) -> None:
-        for wire in self._all:
-            wire.close()
-
-
-class _ServerWire(Wire):
-    """To a server with TLS: nobody can see what goes through, so the server is asked.
-
-    port: without TLS. with_tls: the other one.
-    """
-
-    def __init__(self, port: int, with_tls: int) -> None:
-        self._port = port
-        super().__init__(with_tls)
-
-    def _may_execute(self, data: bytes) -> bool:
-        return True
-
-    def _has_executed(self, server: socket.socket) -> bool:
-        own = f"127.0.0.1:{server.getsockname()[1]}"
-        try:
-            with _client(self._port) as admin:
-                commands = [each["cmd"] for each in admin.client_list() if each["addr"] == own]
-        except redis_py.RedisError:  # it is away
-            return False
-        return commands == ["exec"]
-
-
 class _SentinelWire(Wire):
     """To a Sentinel with TLS, which names servers: a client is to find their wires.
 
@@ -229,15 +138,9 @@ class _SentinelWire(Wire):
     def _connect(self, client: socket.socket) -> None:
         client.settimeout(ANSWER)
         with self._ours.wrap_socket(client, server_side=True) as own:
-            self._open.add(own)
-            try:
-                plain = socket.create_connection(self._server, ANSWER)
-                with self._theirs.wrap_socket(plain, server_hostname="127.0.0.1") as server:
-                    for end in (own, server):
-                        end.settimeout(None)
-                    self._forward(own, server)
-            finally:
-                self._open.discard(own)
+            plain = socket.create_connection(self._server, ANSWER)
+            with self._theirs.wrap_socket(plain, server_hostname="127.0.0.1") as server:
+                self._forward(own, server)
 
     def _named(self, data: bytes) -> bytes:
         for old, new in self._ports.items():
@@ -245,7 +148,8 @@ class _SentinelWire(Wire):
         return data
 
 
-def _start(server: Server) -> None:
+def start_again(server: Server) -> None:
+    """Start a server that was killed, as what it was."""
     with mock.patch.object(embedded_redis, "START_TIMEOUT", LOADED):
         server.start()
 

@@ -77,11 +77,11 @@ class Node:
     """
 
     def __init__(
-        self, name: str, wire: Network, directory: Path, ledger: Path, is_apart: bool, reuse: int
+        self, name: str, network: Network, directory: Path, ledger: Path, is_apart: bool, reuse: int
     ) -> None:
-        self.name, self.wire, self._is_apart, self._reuse = name, wire, is_apart, reuse
+        self.name, self.wires, self._is_apart, self._reuse = name, network.wires, is_apart, reuse
         directory.mkdir()
-        self.programs = Programs(wire.url, directory)
+        self.programs = Programs(network.url, directory)
         self.programs.write(WORK)
         self._environ = {"CHAOS_NODE": name, "CHAOS_LEDGER": str(ledger)}
         self._init: Program | None = None
@@ -209,15 +209,16 @@ class Stage:
         self.service, self.directory, self._seed = service, directory, seed
         self.ledger, self.accepted = directory / "ledger", directory / "accepted"
         self.control = Client(service.url, patience=5.0)
-        self.wires = [service.wire() for _ in range(3)]
+        one, two, rest = networks = [service.network() for _ in range(3)]
+        self.wires = [wire for network in networks for wire in network.wires]
         self.nodes = [
-            Node("one", self.wires[0], directory / "one", self.ledger, False, 1),
-            Node("two", self.wires[1], directory / "two", self.ledger, can_be_apart(), 5),
+            Node("one", one, directory / "one", self.ledger, False, 1),
+            Node("two", two, directory / "two", self.ledger, can_be_apart(), 5),
         ]
         (directory / "rest").mkdir()
-        self.rest = Programs(self.wires[2].url, directory / "rest")
+        self.rest = Programs(rest.url, directory / "rest")
         steady = Client(_beside(service.url), patience=5.0)
-        self.steady = Steady(steady, _beside(self.wires[2].url), directory / "steady")
+        self.steady = Steady(steady, _beside(rest.url), directory / "steady")
         self._every = max(EVERY, round(seconds / (TIMES - PASSED)))
         self.is_redis_well = True
         self.scheduler: Program | None = None
@@ -231,13 +232,10 @@ class Stage:
             node.start()
         self.start_scheduler()
         self.steady.open()
-        command = [
-            sys.executable,
-            str(Path(__file__).parent / "chaos_producer.py"),
-            self.wires[2].url,
-            QUEUE,
-        ]
-        self.producer = self.rest.start([*command, str(self.accepted), str(self._seed)])
+        producer = str(Path(__file__).parent / "chaos_producer.py")
+        self.producer = self.rest.start(
+            [sys.executable, producer, self.rest.url, QUEUE, str(self.accepted), str(self._seed)]
+        )
 
     def _plan(self, name: str) -> None:
         """Make a schedule of which some planned times have passed, and nothing has come."""

@@ -31,7 +31,7 @@ class Standstill(FaultProxy):
 
     def close(self) -> None:
         """Close all connections, those that are held without a further word to Redis."""
-        self._is_closed = True
+        self.is_cut = True
         self._is_let_go.set()
         super().close()
 
@@ -50,4 +50,4 @@ class Standstill(FaultProxy):
                         return True
                 self.is_reached.set()
         self._is_let_go.wait()
-        return is_first or self._is_closed  # then its connection is closed
+        return is_first or self.is_cut  # then its connection is closed
