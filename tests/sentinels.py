@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import redis as redis_py
 from authority import Authority
@@ -30,20 +31,22 @@ WHOLE = 60.0  # seconds until all are back that something has happened to
 
 
 class Tls:
-    """TLS of servers and Sentinels. ports: those with TLS, by those without."""
+    """TLS of servers and Sentinels. ports: those with TLS, by those without. made: see
+    Authority.sign.
+    """
 
-    def __init__(self, authority: Authority) -> None:
+    def __init__(self, authority: Authority, **made: Any) -> None:
         self.authority, self.ports = authority, dict[int, int]()
-        self.certificate, self.key = authority.sign("server")
+        self.certificate, self.key = authority.sign("server", **made)
 
-    def options(self, port: int) -> dict[str, object]:
+    def options(self, port: int) -> dict[str, str]:
         """Return the options of a server with this port without TLS, and give it one with TLS."""
         self.ports[port] = Server(self.authority.directory).port
         return {
-            "tls-port": self.ports[port],
-            "tls-cert-file": self.certificate,
-            "tls-key-file": self.key,
-            "tls-ca-cert-file": self.authority.file,
+            "tls-port": str(self.ports[port]),
+            "tls-cert-file": str(self.certificate),
+            "tls-key-file": str(self.key),
+            "tls-ca-cert-file": str(self.authority.file),
             "tls-auth-clients": "no",
             "tls-replication": "yes",
         }
@@ -253,6 +256,11 @@ FAULTS: dict[str, Callable[[Sentinels, Server], None]] = {
 }
 
 
+def words(options: dict[str, str]) -> tuple[str, ...]:
+    """Return options as a server takes them on its command line."""
+    return tuple(word for name, value in options.items() for word in (f"--{name}", value))
+
+
 def freeze(server: Server) -> None:
     os.kill(server.pid, signal.SIGSTOP)
 
@@ -289,8 +297,7 @@ def replicated(
                 announced = ("--replica-announce-ip", "127.0.0.1", "--replica-announce-port")
                 server.options += (*announced, str(place))
             if tls is not None:
-                for name, value in tls.options(server.port).items():
-                    server.options += (f"--{name}", str(value))
+                server.options += words(tls.options(server.port))
                 place = tls.ports[server.port]
             server.start()
             stack.callback(server.kill)

@@ -7,12 +7,12 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from authority import DAY, Authority
+from sentinels import Tls, words
 
 from blueque import Client, InvalidInput, RedisAway, RedisRefused
 from blueque.connection.address import Address
@@ -30,32 +30,37 @@ class TlsServer(NamedTuple):
     port: int
     authority: Authority
 
-    def url(self, **options: object) -> str:
-        given = {"ssl_ca_certs": self.authority.file, **options}
-        return f"rediss://127.0.0.1:{self.port}?" + "&".join(f"{k}={v}" for k, v in given.items())
+    def url(self, *options: str) -> str:
+        """Return its address. options: NAME=VALUE, where {} is the directory of the certificates."""
+        given = ["ssl_ca_certs={}/authority.pem", *options]
+        more = "&".join(given).replace("{}", str(self.authority.directory))
+        return f"rediss://127.0.0.1:{self.port}?{more}"
+
+    @contextmanager
+    def client(self, *options: str, patience: float = 0.0) -> Iterator[Client]:
+        with closing(Client(self.url(*options), patience=patience)) as client:
+            yield client
 
 
 @contextmanager
-def serving(
-    authority: Authority, valid_for: timedelta = DAY, host: str = "127.0.0.1", clients: str = "no"
-) -> Iterator[TlsServer]:
-    signed, key = authority.sign("server", host, valid_for)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    options = {
-        "--tls-port": port,
-        "--tls-cert-file": signed,
-        "--tls-key-file": key,
-        "--tls-ca-cert-file": authority.file,
-        "--tls-auth-clients": clients,
-    }
-    with running_server(*(str(word) for pair in options.items() for word in pair)) as server:
-        yield TlsServer(server, port, authority)
+def serving(authority: Authority, clients: str = "no", **made: Any) -> Iterator[TlsServer]:
+    """Run a server. clients: whether they have to show a certificate. made: see Authority.sign."""
+    tls = Tls(authority, **made)
+    options = tls.options(0) | {"tls-auth-clients": clients}
+    with running_server(*words(options)) as server:
+        yield TlsServer(server, tls.ports[0], authority)
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
+    """An authority with two certificates of clients. Beside it, there is another one."""
+    directory = tmp_path_factory.mktemp("certificates")
+    (directory / "other").mkdir()
+    Authority(directory / "other")
+    authority = Authority(directory)
+    authority.sign("first")
+    authority.sign("second")
+    return authority
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +71,7 @@ def tls(authority: Authority) -> Iterator[TlsServer]:
 
 @pytest.fixture
 def client(tls: TlsServer) -> Iterator[Client]:
-    with closing(Client(tls.url(), patience=2)) as client:
+    with tls.client(patience=2) as client:
         client.connections.read(("FLUSHALL",))
         yield client
 
@@ -107,7 +112,7 @@ def test_what_was_received_but_not_read_is_found_without_a_wait(client):
 
 
 def test_a_blocking_read_ends_when_another_client_writes(client, tls):
-    with closing(Client(tls.url())) as other:
+    with tls.client() as other:
         connection = other.connections.connection()
         connection.send([("BLPOP", "a", 10)])
         assert not connection.wait(0)
@@ -140,28 +145,43 @@ def test_a_fork_leaves_the_connection_of_its_parent_alone(client):
 
 
 def test_a_server_that_goes_away_is_away(authority):
-    with serving(authority) as tls, closing(Client(tls.url(), patience=0)) as client:
+    with serving(authority) as tls, tls.client() as client:
         assert ask(client, "PING") == "PONG"
         tls.server.kill()
         with pytest.raises(RedisAway):
             ask(client, "PING")
 
 
+OURS = ("ssl_certfile={}/first.pem", "ssl_keyfile={}/first.key")
+ELSEWHERE = "IP address mismatch, certificate is not valid for '127.0.0.1'"
+
+
 @pytest.mark.parametrize(
     ("made", "options", "sentence"),
     [
-        ({"valid_for": -DAY}, {}, "its certificate is not valid: certificate has expired"),
-        (
-            {"host": "127.0.0.9"},
-            {},
-            "its certificate is not valid: IP address mismatch, certificate is not valid for '127.0.0.1'",
-        ),
-        ({"clients": "yes"}, {}, "it refuses our certificate"),
+        ({"valid_for": -DAY}, (), "its certificate is not valid: certificate has expired"),
+        ({"host": "127.0.0.9"}, (), f"its certificate is not valid: {ELSEWHERE}"),
+        ({}, ("ssl_ca_certs={}/other/authority.pem",), "its certificate is not valid"),
+        ({"clients": "yes"}, (), "it refuses our certificate"),
+        ({"host": "127.0.0.9"}, ("ssl_check_hostname=false",), None),
+        ({"host": "127.0.0.9"}, ("ssl_cert_reqs=none",), None),
+        ({"clients": "yes"}, OURS, None),
     ],
-    ids=["expired", "another host", "no certificate of ours"],
+    ids=[
+        "expired",
+        "another host",
+        "unknown authority",
+        "no certificate of ours",
+        "any host",
+        "no checks",
+        "ours is shown",
+    ],
 )
 def test_a_refused_certificate_is_named_at_once(authority, made, options, sentence):
-    with serving(authority, **made) as tls, closing(Client(tls.url(**options))) as client:
+    with serving(authority, **made) as tls, tls.client(*options, patience=5) as client:
+        if sentence is None:
+            assert ask(client, "PING") == "PONG"
+            return
         with pytest.raises(RedisRefused, match=sentence) as refused:
             ask(client, "PING")
 
@@ -169,7 +189,7 @@ def test_a_refused_certificate_is_named_at_once(authority, made, options, senten
 
 
 def test_a_wait_for_an_answer_names_why_our_certificate_is_refused(authority):
-    with serving(authority, clients="yes") as tls, closing(Client(tls.url())) as client:
+    with serving(authority, clients="yes") as tls, tls.client() as client:
         client.connections.has_answer = lambda connection: connection.wait(5)
         with pytest.raises(RedisRefused, match="it refuses our certificate"):
             ask(client, "PING")
@@ -209,60 +229,31 @@ def test_a_server_that_does_not_answer_the_handshake_is_away():
             TlsConnection(address)
 
 
-def test_an_authority_that_is_not_known_is_refused(tls, tmp_path):
-    other = Authority(tmp_path)
-    with (
-        closing(Client(tls.url(ssl_ca_certs=other.file))) as client,
-        pytest.raises(RedisRefused, match="its certificate is not valid"),
-    ):
-        ask(client, "PING")
-
-
 def test_a_server_without_tls_is_named(tls):
     with (
-        closing(Client(f"rediss://127.0.0.1:{tls.server.port}", patience=0)) as client,
+        tls._replace(port=tls.server.port).client() as client,
         pytest.raises((RedisRefused, RedisAway)),
     ):
         ask(client, "PING")
 
 
-@pytest.mark.parametrize("option", ["ssl_check_hostname=false", "ssl_cert_reqs=none"])
-def test_checks_can_be_left_out(authority, option):
-    name, value = option.split("=")
-    with (
-        serving(authority, host="127.0.0.9") as tls,
-        closing(Client(tls.url(**{name: value}))) as client,
-    ):
-        assert ask(client, "PING") == "PONG"
-
-
-def test_a_client_shows_its_certificate(authority):
-    certificate, key = authority.sign("client")
-    with (
-        serving(authority, clients="yes") as tls,
-        closing(Client(tls.url(ssl_certfile=certificate, ssl_keyfile=key))) as client,
-    ):
-        assert ask(client, "PING") == "PONG"
-
-
 def test_a_renewed_certificate_counts_for_the_next_connection(tls, tmp_path, authority):
     """The file of the authority is replaced while the client is there."""
-    other, trusted = Authority(tmp_path), tmp_path / "trusted.pem"
-    trusted.write_bytes(other.file.read_bytes())
-    with closing(Client(tls.url(ssl_ca_certs=trusted))) as client:
+    trusted = tmp_path / "trusted.pem"
+    renew(trusted, authority.directory / "other" / "authority.pem")
+    with tls.client(f"ssl_ca_certs={trusted}") as client:
         with pytest.raises(RedisRefused):
             ask(client, "PING")
-        replace(trusted, authority.file)
+        renew(trusted, authority.file)
 
         assert ask(client, "PING") == "PONG"
 
 
 def test_files_that_are_being_renewed_do_not_stop_a_program(authority, tmp_path, caplog):
     """The certificate is there before its key, and for a moment there is none."""
-    (first, first_key), (second, second_key) = authority.sign("first"), authority.sign("second")
     ours, key = tmp_path / "ours.pem", tmp_path / "ours.key"
-    ours.write_bytes(first.read_bytes())
-    key.write_bytes(first_key.read_bytes())
+    renew(ours, authority.directory / "first.pem")
+    renew(key, authority.directory / "first.key")
 
     def ask_anew() -> object:
         client.close()
@@ -270,22 +261,23 @@ def test_files_that_are_being_renewed_do_not_stop_a_program(authority, tmp_path,
 
     with (
         serving(authority, clients="yes") as tls,
-        closing(Client(tls.url(ssl_certfile=ours, ssl_keyfile=key))) as client,
+        tls.client(f"ssl_certfile={ours}", f"ssl_keyfile={key}") as client,
     ):
         assert ask_anew() == "default"
-        replace(ours, second)
+        renew(ours, authority.directory / "second.pem")
         assert ask_anew() == ask_anew() == "default"
         (said,) = [one for one in caplog.messages if "going on with the one before" in one]
         assert f"ours.pem' with the key '{key}' cannot be used: key values mismatch;" in said
-        replace(key, second_key)
+        renew(key, authority.directory / "second.key")
         assert ask_anew() == "default"
         ours.unlink()
         assert ask_anew() == "default"
         assert "ours.pem' cannot be read" in caplog.text
 
 
-def replace(path: Path, by: Path) -> None:
-    before = path.stat().st_mtime_ns
+def renew(path: Path, by: Path) -> None:
+    """Have a file be as another one, and a second newer than before."""
+    before = path.stat().st_mtime_ns if path.exists() else 0
     path.write_bytes(by.read_bytes())
     os.utime(path, ns=(before + 10**9, before + 10**9))
 
@@ -317,14 +309,16 @@ def test_a_value_may_be_written_as_for_redis_py(option):
     assert Address(f"rediss://127.0.0.1?{option}").tls is not None
 
 
-def test_a_key_without_a_certificate_is_refused():
-    with pytest.raises(InvalidInput, match="ssl_keyfile needs ssl_certfile"):
-        Client("rediss://127.0.0.1?ssl_keyfile=/a")
-
-
-@pytest.mark.parametrize("option", ["ssl_cert_reqs=never", "ssl_min_version=SSLv3"])
-def test_an_unknown_value_is_refused_when_the_client_is_made(option):
-    with pytest.raises(InvalidInput, match=f"{option.split('=')[0]} is one of"):
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("ssl_keyfile=/a", "ssl_keyfile needs ssl_certfile"),
+        ("ssl_cert_reqs=never", "ssl_cert_reqs is one of"),
+        ("ssl_min_version=SSLv3", "ssl_min_version is one of"),
+    ],
+)
+def test_a_wrong_option_is_refused_when_the_client_is_made(option, sentence):
+    with pytest.raises(InvalidInput, match=sentence):
         Client(f"rediss://127.0.0.1?{option}")
 
 
