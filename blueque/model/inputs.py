@@ -20,6 +20,11 @@ def pack(result: str | None, encoding: str | None) -> str:
     return f"{JSON if encoding == 'json' else TEXT}{result or ''}"
 
 
+def sealed(packed: str) -> str | None:
+    """Return a compressed or encrypted result behind the name of its encoding; None: it is neither."""
+    return packed[1:] if packed.startswith(SEALED) else None
+
+
 def size_of(packed: str) -> int:
     """Return how many bytes the result takes by itself."""
     return len(packed.encode("utf-8", "surrogateescape")) - 1

@@ -84,12 +84,12 @@ def parse_needs(text: str) -> Needs | None:
 
 def with_key(options: Mapping[str, Any], encoding: str | None) -> dict[str, Any]:
     """Return the fields of a task that needs the payload key in an encoding, if it names one."""
-    kind, _, rest = (encoding or "").partition(":")
-    if kind != "aes":
+    key = key_of(encoding)
+    if key is None:
         return dict(options)
     needs = parse_needs(str(options.get("needs", ""))) or Needs()
     wanted = without_keys(dict(needs.resources))
-    wanted[f"{KEY}{rest.partition(':')[0]}"] = 1
+    wanted[f"{KEY}{key}"] = 1
     return {**options, "needs": write_needs(wanted, needs.lock, needs.limit)}
 
 
@@ -97,6 +97,22 @@ def needing_key(needs: str | None, key: str) -> str:
     """Return the needs of a task, as text, with this payload key as well."""
     found = parse_needs(needs or "") or Needs()
     return write_needs({**dict(found.resources), f"{KEY}{key}": 1}, found.lock, found.limit)
+
+
+def key_of(encoding: str | None) -> str | None:
+    """Return the name of the payload key that an encoding names, or a text that begins with its
+    encoding.
+    """
+    kind, _, rest = (encoding or "").partition(" ")[0].partition(":")
+    return rest.partition(":")[0] if kind == "aes" else None
+
+
+def key_needed(needs: str | None, sealed: str | None) -> dict[str, str]:
+    """Return the field `needs` of a task, if the payload key of a text that it gets is not among them."""
+    key, found = key_of(sealed), parse_needs(needs or "")
+    if key is None or found is None or key in keys_among(found.resources):
+        return {}
+    return {"needs": needing_key(needs, key)}
 
 
 def keys_among(resources: Iterable[tuple[str, int]]) -> list[str]:

@@ -12,6 +12,7 @@ from blueque.model import inputs, keys
 from blueque.model.conditions import DROPPED, is_marked, mark
 from blueque.model.encoding import count_of, time_or
 from blueque.model.group import group_of, workflow_of
+from blueque.model.lines import key_needed
 from blueque.model.states import FINISHED
 from blueque.protocol.cancelling import cancelled
 from blueque.protocol.events import Event, after, count, record_in_task
@@ -70,7 +71,7 @@ class Comparison:
         self.marks = dict[str, str]()
         self.undecided: list[str] = []
         self.lacks_result = False
-        self._copied: list[str] = []  # the parents whose result the task gets
+        self._copies: list[Command] = []  # the commands that give the task the result
         if fields.status in OPEN:
             for parent, state in states.items():
                 self._compare(parent, conditions.get(parent, DROPPED), state.status)
@@ -91,7 +92,8 @@ class Comparison:
             self.lacks_result = len(self.states) == 1
         else:
             self.marks[parent] = found
-            self._copied += [parent] if wants_result else []
+            if wants_result:
+                self._copy(parent, self._result or "")
 
     def commands(self, now: float, is_due: bool) -> list[Command]:
         """Return the commands that write the marks, copy the result, and have the parents know
@@ -102,7 +104,7 @@ class Comparison:
         key = keys.conditions(self.task)
         return [
             *[("HSET", key, parent, known) for parent, known in self.marks.items()],
-            *self._copies(),
+            *self._copies,
             *self._entries(now, is_due),
         ]
 
@@ -133,17 +135,16 @@ class Comparison:
             *tell_later(to_settle, now),
         ]
 
-    def _copies(self) -> list[Command]:
-        commands: list[Command] = []
-        for parent in self._copied:
-            copied = self._result or ""
-            before = count_of(self.fields.inputs)
-            size = before + inputs.size_of(copied)
-            if size > MAX_INPUTS:
-                copied, size = inputs.LEFT, before
-            commands += [("HSET", keys.inputs(self.task), parent, copied)]
-            commands += [("HSET", keys.task(self.task), "inputs", size)]
-        return commands
+    def _copy(self, parent: str, copied: str) -> None:
+        """Give the task the result of a parent. It needs the payload key of the result from then on."""
+        before = count_of(self.fields.inputs)
+        size = before + inputs.size_of(copied)
+        if size > MAX_INPUTS:
+            copied, size = inputs.LEFT, before
+        needs = key_needed(self.fields.needs, inputs.sealed(copied))
+        self.fields = self.fields._replace(**needs)
+        self._copies += [("HSET", keys.inputs(self.task), parent, copied)]
+        self._copies += [("HSET", keys.task(self.task), "inputs", size, *flat(needs))]
 
     def culprit(self) -> tuple[str, str | None] | None:
         """Return the parent for which a blocked task is to be cancelled, and its status, if there

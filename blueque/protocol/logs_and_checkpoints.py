@@ -11,6 +11,7 @@ from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import count_of
+from blueque.model.lines import key_needed
 from blueque.model.log_line import LINES, OURS, Line
 from blueque.protocol.events import Event, after, record_in_task
 from blueque.protocol.fields import TaskFields, flat, require_owner
@@ -111,12 +112,14 @@ def checkpoint(
     def decide(reply: list[str | None], kept: list[str | None]) -> Verdict[None]:
         require_owner(attempt, TaskFields._make(reply), "started", or_lost=True)
         kept_attempt, kept_created = kept
+        needs = key_needed(TaskFields._make(reply).needs, parts.get("value"))
+        needing: list[Command] = [("HSET", keys.task(task), *flat(needs))] if needs else []
         clearing: list[Command] = [("HDEL", key, *removed)] if removed else []
         # The checkpoint of a task that 1.0.0 has deleted, which knows no checkpoints.
         if kept_attempt is not None and kept_created != created:
             clearing = [("DEL", key)]
         fields: Command = ("attempt", number, "at", now, *of_task, *changed)
-        return Change([*clearing, ("HSET", key, *fields)], None)
+        return Change([*needing, *clearing, ("HSET", key, *fields)], None)
 
     owner = fields_of(task)
     # The checkpoint is watched, too: else an older write of ours that arrives late would replace it.
