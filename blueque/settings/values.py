@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeVar
 
 from blueque.connection.addresses import address_of
+from blueque.connection.redis_py import require_options
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, queue_order
 from blueque.model.encoding import (
@@ -69,8 +70,10 @@ def read_paths(value: Any) -> list[str]:
 
 
 def read_address(value: Any) -> str:
-    address_of(read_text(value))
-    return str(value)
+    url = read_text(value)
+    if not address_of(url).is_plain:
+        require_options(url, {})
+    return url
 
 
 def read_task_redis(value: Any) -> bool | str:

@@ -327,6 +327,10 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "redis_url: 'http://x' is not a Redis address: redis://host:port/db, rediss://, unix:// or redis+sentinel://host,host/service",
         ),
         (
+            "[listener]\ntask_redis = 'redis://h?sentinel_user=a'",
+            "listener.task_redis: 'sentinel_user' is no option of a redis:// address",
+        ),
+        (
             "[listener]\nexec = ['true']\n[queues.a]\nreuse = 2",
             "queues.a.reuse: a program always runs in its own process",
         ),
