@@ -114,7 +114,14 @@ def test_an_older_redis_gets_no_rule_that_it_does_not_know():
 
 @pytest.mark.parametrize(
     "words",
-    [["nobody"], ["viewer", "check"], ["viewer", "--user", "a b"], ["check", "--user", "ada"], []],
+    [
+        ["nobody"],
+        ["viewer", "check"],
+        ["viewer", "--user", "a b"],
+        ["admin", "--user", "default"],
+        ["check", "--user", "ada"],
+        [],
+    ],
 )
 def test_what_is_no_role_is_refused(words):
     found = run(*words)

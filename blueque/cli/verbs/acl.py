@@ -65,6 +65,11 @@ def acl(invocation: Invocation, role: tuple[str, ...], user: str | None, server:
     name = user if user is not None else permissions.user_of(wanted)
     if not name or set(name) & set(" \t\n\r\0\"'"):
         raise click.UsageError("--user: a name has no spaces and no quotes")
+    if name == "default":
+        raise click.UsageError(
+            "--user: each connection that names no user has the user default. With the rights of a role it could not "
+            "manage Redis, and it may be open without a password. Choose another name"
+        )
     click.echo(" ".join(["ACL", "SETUSER", name, *permissions.rules(wanted, server)]))
     return 0
 
