@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import redis as redis_py
 from running import PATIENCE, Programs, is_there, until
 
 from blueque import Client, Task
@@ -314,6 +315,13 @@ def beat_of(client: Client, queue: str, node: str) -> int:
 
 # A process that sees none of the others here, as on another machine.
 ELSEWHERE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def make_due(cli: redis_py.Redis, schedule: str) -> None:
+    """Have a planned time of a schedule be due since a second."""
+    due = int(cli.time()[0]) - 1
+    cli.hset(keys.schedule(schedule), mapping={"planned": due, "at": due, "last": due - 3600})
+    cli.zadd(keys.SCHEDULES, {schedule: due})
 
 
 def is_sound(client: Client, settle: float = 0.3) -> bool:

@@ -1,13 +1,16 @@
 """A day on which each program and person has a user with the rights of its role: Redis refuses none of
-their commands.
+their commands, but for what programs do without.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import forked
 import pytest
+from handlers import ended, make_due, pid_of
 from running import Programs, clean_environment, outcome, patched, until
 
 from blueque import Client, RedisRefused, Retry
@@ -33,6 +36,7 @@ WORK = """
         return "done"
 """
 USERS = ("producer", "listener", "scheduler", "viewer", "operator")
+DONE_WITHOUT = ("auth", "client", "hello", "ping", "publish", "role", "select", "type", "wait")
 
 
 @pytest.fixture
@@ -40,6 +44,8 @@ def addresses(cli, url, rules_of):
     """The address of the user of each role."""
     for role in USERS:
         rules = permissions.rules([role], rules_of)
+        if role in ("listener", "scheduler"):
+            rules += [f"-{command}" for command in DONE_WITHOUT]
         cli.execute_command("ACL", "SETUSER", role, "reset", "on", ">pw", *rules)
     cli.acl_log_reset()
     yield {role: url.replace("//", f"//{role}:pw@") for role in USERS}
@@ -63,24 +69,26 @@ def test_each_role_is_enough_for_a_day(programs: Programs, addresses, say, clien
     programs.write(f'[listener]\ntask_redis = "{addresses["producer"]}"', "blueque.toml")
     programs.url = addresses["listener"]
     often = patched({"scheduler.scheduler.LOOK_AT_ALL": 0.1})
-    programs.listener("work:work", "--beat", "0.2", "--resource", "gpu=1", slots=2)
-    programs.scheduler(addresses["scheduler"], environ=often).says("blueque-scheduler")
+    times = ("--beat", "0.2", "--lease", "2", "--lost-after", "3")
+    listener = programs.listener("work:work", *times, "--resource", "gpu=1", slots=2)
+    scheduler = programs.scheduler(addresses["scheduler"], environ=often)
+    scheduler.says("blueque-scheduler")
 
     with Client(addresses["producer"]) as producer:
         queue = producer.get_queue("work")
         first = queue.enqueue(
             "fine", key="a", priority=3, lock="l", tags=["t"], resources={"gpu": 1}
         )
-        ended = {
+        statuses = {
             first: "complete",
-            queue.enqueue("fail"): "failed",
+            queue.enqueue("fail", lock="l"): "failed",
             queue.enqueue("twice", retry=Retry(max=1, backoff=0)): "complete",
             queue.schedule("fine", time.time() + 0.5): "complete",
             queue.enqueue("fine", after=[first]): "complete",
             queue.enqueue("spawn"): "complete",
             queue.enqueue("fine", start_within=60): "complete",
         }
-        assert {task: producer.wait(task, timeout=15).status for task in ended} == ended
+        assert {task: producer.wait(task, timeout=15).status for task in statuses} == statuses
         with producer.group("night") as group:
             assert queue.enqueue_many(["fine"] * 3, keys=["1", "2", "3"], group="night").new == 3
             queue.enqueue("fine", group="night")
@@ -90,11 +98,14 @@ def test_each_role_is_enough_for_a_day(programs: Programs, addresses, say, clien
             one = flow.add("work", "fine")
             flow.add("work", "fine", after=[one])
         queue.join(timeout=15)
-        producer.set_schedule("often", queue="work", every="1h", parameters="fine")
-        made = producer.get_schedule("often").trigger()
-        long = queue.enqueue("long")
-        until(lambda: client.get_task(long).status == "started")
-        failed = next(task for task, status in ended.items() if status == "failed")
+        hourly = {"queue": "work", "every": "1h", "parameters": "fine", "overlap": "queue"}
+        schedule = producer.set_schedule("often", **hourly)
+        for count in (1, 2):  # the second one waits, or is skipped if the first one still waits
+            make_due(cli, "often")
+            until(lambda count=count: decided(schedule) == count, what="a task of the schedule")
+        made = schedule.trigger()
+        long = begin_long(producer).id
+        failed = next(task for task, status in statuses.items() if status == "failed")
         for refused, task in ((queue.cancel, long), (queue.requeue, failed)):
             with pytest.raises(RedisRefused, match="NOPERM"):
                 refused(task)
@@ -131,5 +142,31 @@ def test_each_role_is_enough_for_a_day(programs: Programs, addresses, say, clien
         result = say("operator", line)
         assert result.returncode == 0, (line, result.stderr)
 
+    queue = client.get_queue("work")
+    adopted = begin_long(client)
+    os.kill(pid_of(adopted.node), signal.SIGKILL)
+    listener.says(f"adopt task={adopted.id}")
+    queue.cancel(adopted.id)
+    assert ended(client, adopted.id).status == "cancelled"
+    listener.ready(2)  # all of them are killed below
+    lost = begin_long(client, retry=Retry(max=1))
+    for pid in (listener.pid, *listener.slots(), lost.pid):
+        os.kill(pid, signal.SIGKILL)
+    scheduler.says("lose ")  # no listener is left to do it
+
+    # Only admin may ask for CONFIG, which tells passwords. Programs ask for CLIENT TRACKING with HELLO.
     refused = {entry["object"].partition("|")[0] for entry in cli.acl_log()}
-    assert refused <= {"config"}, cli.acl_log()  # which tells passwords: only admin may ask
+    assert refused <= {"config", "client", "hello"}, cli.acl_log()
+    assert not listener.lines("NOPERM") + scheduler.lines("NOPERM")
+
+
+def decided(schedule):
+    """Return how many times of a schedule have come."""
+    record = schedule.refresh().record
+    return record.get("made", 0) + record.get("skipped", 0)
+
+
+def begin_long(client, **options):
+    """Return a task that runs until it is ended."""
+    task = client.get_queue("work").enqueue("long", **options)
+    return until(lambda: (found := client.get_task(task)).status == "started" and found)

@@ -5,14 +5,14 @@ Cluster, which is refused.
 from __future__ import annotations
 
 import os
-import signal
 
 import forked
 import pytest
 import redis as redis_py
+from handlers import beat_of, make_due
 from running import outcome, patched, until
 
-from blueque import Client, RedisRefused, Retry
+from blueque import Client, RedisRefused
 from blueque.cli.exits import explain
 from blueque.model import keys
 from blueque.protocol.permissions import ROLES, lacking, require_rights
@@ -23,18 +23,8 @@ OPTIONAL = {"auth", "client|tracking", "hello", "ping", "publish", "role", "sele
 LISTENER = ROLES["listener"].commands.keys() - OPTIONAL
 SCHEDULER = ROLES["scheduler"].commands.keys() - OPTIONAL
 WORK = """
-    import time
-    from blueque import New, Then
-
     def work(task):
-        print("something")
-        task.checkpoint({"n": task.attempt})
-        if task.parameters == "fail":
-            raise ValueError("as wanted")
-        if task.parameters == "long":
-            time.sleep(600)
-        if task.parameters == "then":
-            return Then("done", [New("work", "fine", key="next")])
+        return "done"
 """
 
 
@@ -55,6 +45,13 @@ def user(cli):
 @pytest.fixture(autouse=True)
 def _clean_log(cli):
     cli.acl_log_reset()
+
+
+def await_beats(client, queue):
+    """Wait for ten beats of the listener."""
+    (node,) = client.get_inspector().listeners(queue)
+    first = beat_of(client, queue, node)
+    until(lambda: beat_of(client, queue, node) > first + 10, what="ten beats")
 
 
 def of(names):
@@ -128,29 +125,16 @@ OF_VIDEO = [
 OF_SCHEDULES = ["~blueque_schedules", "~blueque_schedule_*", "~blueque_occurrences_*"]
 
 
-def put_back(cli, name):
-    """Have a planned time of a schedule be due since a second."""
-    due = int(cli.time()[0]) - 1
-    cli.hset(f"blueque_schedule_{name}", mapping={"planned": due, "at": due, "last": due - 3600})
-    cli.zadd("blueque_schedules", {name: due})
-
-
-def decided(record):
-    return record.get("made", 0) + record.get("skipped", 0)
-
-
 def test_a_listener_that_may_not_read_schedules_works_and_says_so_once(programs, user, client, cli):
     client.set_schedule("nightly", queue="video", every="1h", parameters="fine")
-    put_back(cli, "nightly")
+    make_due(cli, "nightly")
     programs.url = user("+@all", "resetkeys", *OF_VIDEO)
     listener = programs.listener("work:work", "--beat", "0.1", queue="video")
     listener.says("making no tasks of schedules")
 
     assert outcome(client, client.get_queue("video").enqueue("fine")).status == "complete"
 
-    (node,) = client.get_inspector().listeners("video")
-    first = int(client.get_inspector().registration("video", node)["beat"])
-    until(lambda: int(client.get_inspector().registration("video", node)["beat"]) > first + 10)
+    await_beats(client, "video")
     assert "made" not in client.get_schedule("nightly").record
     assert len(listener.lines("NOPERM")) == len(listener.lines("schedules")) == 1
 
@@ -160,13 +144,13 @@ def test_a_listener_that_may_not_read_schedules_works_and_says_so_once(programs,
     listener.says("Redis no longer refuses ZRANGE")
 
 
-@pytest.mark.parametrize("lacking", ["~blueque_schedule_*", "~blueque_occurrences_*"])
+@pytest.mark.parametrize("lacking", OF_SCHEDULES[1:])
 def test_a_listener_that_may_read_a_part_of_schedules_says_so_once_for_all(
     programs, user, client, cli, lacking
 ):
     for number in range(5):
         client.set_schedule(f"s{number}", queue="video", every="1h", parameters="fine")
-        put_back(cli, f"s{number}")
+        make_due(cli, f"s{number}")
     patterns = [pattern for pattern in OF_SCHEDULES if pattern != lacking]
     programs.url = user("+@all", "resetkeys", *OF_VIDEO, *patterns)
     listener = programs.listener("work:work", "--beat", "0.1", queue="video")
@@ -182,7 +166,7 @@ def test_a_user_for_one_queue_and_schedules_makes_the_tasks_of_its_queue(
     client.set_schedule("ours", queue="video", every="1h", parameters="fine")
     client.set_schedule("theirs", queue="audio", every="1h", parameters="fine")
     for name in ("ours", "theirs"):
-        put_back(cli, name)
+        make_due(cli, name)
     programs.url = user("+@all", "resetkeys", *OF_VIDEO, *OF_SCHEDULES)
 
     listener = programs.listener("work:work", "--beat", "0.1", queue="video")
@@ -223,55 +207,6 @@ def test_a_program_ends_at_its_start_and_names_the_right(programs, user, program
     assert "report" not in started.log
 
 
-def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, client):
-    programs.url = user(*of(LISTENER))
-    listener = programs.listener(
-        "work:work", "--beat", "0.2", "--lease", "2", "--lost-after", "3", slots=2
-    )
-    scheduler = programs.scheduler(user(*of(SCHEDULER), name="keeper"))
-    scheduler.says("blueque-scheduler")
-    queue = client.get_queue("work")
-    task_ids = [
-        queue.enqueue("fine", lock="l", priority=3),
-        queue.enqueue("fail", lock="l"),
-        queue.enqueue("fail", retry=Retry(max=1, backoff=0)),
-        queue.enqueue("then"),
-        queue.schedule("fine", 1e9),
-    ]
-    client.set_schedule("nightly", queue="work", every="1h", overlap="queue")
-    for count in (
-        1,
-        2,
-    ):  # the second one waits for the first one, or is skipped if that still waits
-        put_back(cli, "nightly")
-        until(lambda count=count: decided(client.get_schedule("nightly").record) == count)
-    long = queue.enqueue("long")
-    assert [outcome(client, task_id).status for task_id in task_ids] == [
-        "complete",
-        "failed",
-        "failed",
-        "complete",
-        "complete",
-    ]
-    until(lambda: client.get_task(long).status == "started")
-    os.kill(int(client.get_task(long).node.rpartition("_")[2]), signal.SIGKILL)
-    listener.says("adopt ")
-    queue.cancel(long)
-    until(lambda: client.get_task(long).status == "cancelled")
-    listener.ready(2)  # all of them are killed below
-    left_behind = queue.enqueue("long", retry=Retry(max=1))
-    until(lambda: client.get_task(left_behind).status == "started")
-    started = client.get_task(left_behind)
-    for pid in (listener.pid, *listener.slots(), started.pid):
-        os.kill(pid, signal.SIGKILL)
-    scheduler.says("lose ")  # nobody else is left to do it
-
-    # CLIENT TRACKING, and the HELLO that it takes, are done without. Redis 6.2 names the command alone.
-    refused = {entry["object"].partition("|")[0] for entry in cli.acl_log()}
-    assert refused <= {"hello", "client"}
-    assert not listener.lines("NOPERM") + scheduler.lines("NOPERM")
-
-
 def test_a_right_that_is_taken_away_is_missed_once_and_its_return_said_once(
     programs, user, cli, client
 ):
@@ -282,13 +217,7 @@ def test_a_right_that_is_taken_away_is_missed_once_and_its_return_said_once(
     cli.execute_command("ACL", "SETUSER", "modest", "-rpoplpush")
     task_id = client.get_queue("work").enqueue("fine")
     listener.says("Redis refused RPOPLPUSH blueque_pending_tasks_work: NOPERM")
-    (node,) = client.get_inspector().listeners("work")
-
-    def beats() -> int:
-        return int(client.get_inspector().registration("work", node)["beat"])
-
-    first = beats()
-    until(lambda: beats() > first + 10)
+    await_beats(client, "work")
     assert client.get_task(task_id).status == "pending"
     assert len(listener.lines("NOPERM")) == 1
     assert not listener.lines("again")
