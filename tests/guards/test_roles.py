@@ -5,12 +5,12 @@ and for nothing else.
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from protocol_pages import sent
 from test_document import SAMPLES, Sample
 from transactions import TRANSACTIONS
 
@@ -32,7 +32,7 @@ def _load() -> Any:
 
 roles = _load()
 FUNCTIONS = {name: role.functions.split() for name, role in roles.ROLES.items()}
-FUNCTIONS |= {"admin": [*TRANSACTIONS], "viewer": [], "legacy": []}
+FUNCTIONS |= {"admin": [*TRANSACTIONS], "viewer": []}
 # What a role cannot do, whatever the state of Redis. Besides, each can do a part of what others do
 # with the same commands and kinds of keys.
 NEVER = {
@@ -174,36 +174,13 @@ def test_a_role_has_no_other_command(users, redis, role):
     others = [name for name in words if name not in {*rights, *ALWAYS, *roles.containers(words)}]
     connection.exchange([("MULTI",)])  # and no EXEC: nothing is run
 
-    replies = connection.exchange(
-        [
-            (*name.upper().split("|"), *["blueque_queues"] * words[name])[: words[name]]
-            for name in others
-        ]
-    )
-
-    no = ("NOPERM", "not allowed")  # SAVE in a transaction, DEBUG at all
-    may = [
-        name
-        for name, reply in zip(others, replies, strict=True)
-        if not any(word in str(reply) for word in no)
+    tried = [
+        (*name.upper().split("|"), *["blueque_queues"] * words[name])[: words[name]]
+        for name in others
     ]
-    assert may == []
+    replies = connection.exchange(tried)
+
+    # SAVE is not allowed in a transaction, DEBUG not at all.
+    replied = zip(others, map(str, replies), strict=True)
+    assert [pair for pair in replied if not re.search("NOPERM|not allowed", pair[1])] == []
     assert len(others) > 140  # Redis 6.2 names no subcommands
-
-
-@pytest.mark.parametrize("role", FUNCTIONS)
-def test_a_role_has_each_command_of_its_functions_for_its_keys(users, role):
-    connection = users.redis(role).connection()
-    pairs = {
-        (command, roles.pattern_of(key).replace("*", "0"))
-        for function in FUNCTIONS[role]
-        for command, key, _ in sent(function)
-        if key and command != "COPY"  # which has two
-    }
-    rights = permissions.ROLES[role].commands
-    connection.exchange([("MULTI",)])
-
-    tried = [(command, *[key] * (rights[command.lower()] - 1)) for command, key in pairs]
-
-    refused = [str(reply) for reply in connection.exchange(tried) if "NOPERM" in str(reply)]
-    assert refused == []
