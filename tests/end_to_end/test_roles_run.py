@@ -31,6 +31,7 @@ WORK = """
         if task.parameters == "twice" and task.attempt == 1:
             raise OSError("not yet")
         if task.parameters == "spawn":
+            task.spawn("work", "fine", key="spawned")
             blueque.Client().get_queue("work").enqueue("fine", key="own")
             return blueque.Then("then", [blueque.New("work", "fine", key="next")])
         return "done"

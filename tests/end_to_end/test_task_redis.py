@@ -45,15 +45,12 @@ WORK = """
         os.environ["BLUEQUE_REDIS_URL"] = "redis://set-by-the-handler/0"
         return [blueque.Client().url, blueque.Client("redis://argument/0").url]
 
-    def connection(task):
-        client = blueque.Client()
-        return client.connections.read(("CLIENT", "ID"))[0]
-
-    def use_client(task):
+    def use_clients(task):
         client = task.client
         made = client.get_queue("next").enqueue("", key=task.id)
         assert client is task.client and task.spawn("next", "", key="a").is_new
-        return [made, client.url, client.connections.read(("CLIENT", "ID"))[0]]
+        both = [client, blueque.Client()]
+        return [made, client.url, *[each.connections.read(("CLIENT", "ID"))[0] for each in both]]
 """
 
 
@@ -164,27 +161,21 @@ def test_the_password_is_in_no_environment_when_the_configuration_is_reloaded(pr
     assert run(programs).result == 1  # the new slot has the address
 
 
-def test_the_connection_of_a_task_is_its_own(programs, cli):
-    programs.listener("work:connection")
-    before = {int(client["id"]) for client in cli.client_list()}
-
-    numbers = [run(programs).result for _ in range(3)]
-
-    assert not {*numbers} & before and len({*numbers}) == 3
-
-
-def test_the_client_of_a_task_has_the_address_of_its_listener_and_is_closed_with_the_task(
-    programs, cli
+@pytest.mark.parametrize(("option", "processes"), [((), 2), (("--reuse", "3"), 1)])
+def test_the_clients_of_a_task_have_the_address_of_its_listener_and_connections_of_its_own(
+    programs, cli, option, processes
 ):
-    programs.listener("work:use_client", "--reuse", "3", environ={"REDIS_URL": "redis://other/0"})
+    programs.listener("work:use_clients", *option, environ={"REDIS_URL": "redis://other/0"})
+    before = {int(client["id"]) for client in cli.client_list()}
 
     tasks = [run(programs), run(programs)]
 
-    assert len({task.pid for task in tasks}) == 1
-    made, urls, numbers = zip(*(task.result for task in tasks), strict=True)
+    assert len({task.pid for task in tasks}) == processes
+    made, urls, *pairs = zip(*(task.result for task in tasks), strict=True)
     assert {programs.client.get_task(task_id).queue for task_id in made} == {"next"}
-    assert {*urls} == {programs.url} and len({*numbers}) == 2
-    assert not {*numbers} & {int(client["id"]) for client in cli.client_list()}
+    numbers = {number for pair in pairs for number in pair}
+    assert {*urls} == {programs.url} and len(numbers - before) == 4
+    assert not {*pairs[0]} & {int(client["id"]) for client in cli.client_list()}, "it is not closed"
 
 
 def test_the_address_of_the_listener_goes_before_the_environment_and_an_argument_before_both(
@@ -237,26 +228,12 @@ def test_tasks_get_the_address_of_another_user(programs, cli, url, rules_of):
     cli.execute_command("ACL", "SETUSER", "task", "reset", "on", ">pw", *rules)
     theirs = url.replace("redis://", "redis://task:pw@")
     programs.write(f'[listener]\ntask_redis = "{theirs}"', "blueque.toml")
-    programs.write(
-        """
-        import blueque
-
-        def try_to_cancel(task):
-            client = blueque.Client()
-            made = client.get_queue("next").enqueue("")
-            task.spawn("next", "", key="a")
-            try:
-                client.get_queue("next").cancel(made)
-            except blueque.RedisRefused as error:
-                return [client.url, error.code]
-        """,
-        "other.py",
-    )
-    programs.listener("other:try_to_cancel")
+    programs.listener("work:url")
+    programs.listener("work:enqueue_next", queue="makes")
     programs.listener("--exec", sys.executable, "-c", asks, queue="program")
 
-    assert run(programs).result == [theirs, "NOPERM"]
-    assert run(programs, "program").result.strip() == theirs
+    run(programs, "makes")
+    assert [run(programs, name).result.strip() for name in ("work", "program")] == [theirs, theirs]
     assert programs.client.get_inspector().pending("next") == 2
     shown = forked.run(["config"], clean_environment(), cwd=programs.directory)
     assert "task:***@" in shown.stdout and "pw" not in shown.stdout
