@@ -15,7 +15,7 @@ from blueque.connection.redis import Connection, Redis
 from blueque.connection.redis_py import ClientConnection, require_options
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
-from blueque.model.client_settings import ClientSettings, payloads_of
+from blueque.model.client_settings import MAX_REPLICAS
 from blueque.model.encoding import (
     require_feed_name,
     require_queue_name,
@@ -103,15 +103,10 @@ class Client:
         self.max_bytes = (
             units.max_bytes(otherwise=config.max_bytes) if max_bytes is None else max_bytes
         )
-        days_kept = units.statistics_keep(otherwise=config.statistics_keep)
-        number, seconds = units.replicas(config.redis)
-        number = (
-            number
-            if replicas is None
-            else require_whole(replicas, "replicas", 0, units.MAX_REPLICAS)
-        )
-        payloads = payloads_of(config.payloads, aliases=config.aliases)
-        settings = ClientSettings(days_kept, config.aliases, number, seconds, payloads)
+        settings = config.of_clients()
+        if replicas is not None:
+            number = require_whole(replicas, "replicas", 0, MAX_REPLICAS)
+            settings = settings._replace(replicas=number)
         self._redis = Redis(self._connect, patience, settings)
 
     def __repr__(self) -> str:

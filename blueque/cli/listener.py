@@ -46,7 +46,7 @@ from blueque.system.hosts import VARIABLE as HOST
 from blueque.system.process import keep_in_memory
 
 if TYPE_CHECKING:
-    from blueque.client import Client
+    from blueque.model.payloads import Payloads
     from blueque.node.handler_check import Registered
     from blueque.settings.contents import Config
     from blueque.settings.resolver import Resolver
@@ -160,6 +160,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     if own["hooks"] is not None:
         importer.check_hooks(own["hooks"])
     of_queues, remarks = _of_queues(config, nearer, farther, registered)
+    of_client = client.connections.settings
     _become_master(
         {
             "settings": own,
@@ -170,22 +171,21 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "redis_url": importer.url,
             "url_source": importer.source,
             "max_bytes": client.max_bytes,
-            "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
-            "replicas": units.replicas(config.redis),
-            "payloads": _variables_of(client),
+            "statistics_keep": of_client.days_kept,
+            "replicas": (of_client.replicas, of_client.replicas_timeout),
+            "payloads": _variables_of(of_client.payloads),
             "config": config.path,
             "remarks": remarks,
         }
     )
 
 
-def _variables_of(client: Client) -> dict[str, str]:
+def _variables_of(payloads: Payloads | None) -> dict[str, str]:
     """Return the variables that say how payloads are stored. Ends the program if the keys cannot be
     read.
     """
-    payloads = client.connections.settings.payloads
     try:
-        return {} if payloads is None else payloads.variables(is_checked=True)
+        return {} if payloads is None else payloads.variables()
     except (InvalidInput, NotInstalled) as error:
         raise Failure(CONFIGURATION, str(error)) from error
 

@@ -72,7 +72,6 @@ class Invocation:
         patience: as for Client; 0: raise at once if Redis does not answer.
         """
         from blueque.client import Client  # here: --help does without
-        from blueque.model.client_settings import payloads_of
 
         (url, origin), config = self.address(), self.config
         try:
@@ -80,9 +79,7 @@ class Invocation:
         except InvalidInput as error:
             raise Failure(CONFIGURATION, f"BLUEQUE_MAX_BYTES: {error}") from error
         try:
-            units.statistics_keep()
-            payloads_of(config.payloads)
-            units.replicas({})
+            config.of_clients()
             chosen_name()
         except InvalidInput as error:  # which names its variable
             raise Failure(CONFIGURATION, str(error)) from error

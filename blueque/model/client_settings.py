@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from blueque.errors import InvalidInput
+from blueque.model.units import parse_days, parse_duration
 
 if TYPE_CHECKING:
     from blueque.model.payloads import Payloads
+
+STATISTICS_KEEP = 90  # days
+MAX_REPLICAS = 100
+# seconds; a connection waits twice as long for an answer
+REPLICAS_TIMEOUT, MAX_REPLICAS_TIMEOUT = 1.0, 5.0
+
+_T = TypeVar("_T")
 
 
 class ClientSettings(NamedTuple):
@@ -19,33 +29,77 @@ class ClientSettings(NamedTuple):
         payloads: how parameters, results and the like are stored; None: as they are.
     """
 
-    days_kept: int = 90
+    days_kept: int = STATISTICS_KEEP
     aliases: Mapping[str, str] = MappingProxyType({})
     replicas: int = 0
-    replicas_timeout: float = 1.0
+    replicas_timeout: float = REPLICAS_TIMEOUT
     payloads: Payloads | None = None
+
+    @classmethod
+    def of(
+        cls,
+        days_kept: int | None,
+        aliases: Mapping[str, str],
+        redis: Mapping[str, Any],
+        payloads: Mapping[str, Any],
+    ) -> ClientSettings:
+        """Return what the environment says, or else blueque.toml. redis, payloads: its tables. Raises
+        InvalidInput, which names the variable.
+        """
+        days = _named("BLUEQUE_STATISTICS_KEEP", parse_days) or days_kept or STATISTICS_KEEP
+        return cls(days, aliases, *replicas_of(redis), payloads_of(payloads, aliases))
 
     def queue_name(self, name: str) -> str:
         """Return the name of a queue that is named by it, or by an alias."""
         return self.aliases.get(name, name)
 
 
+def replicas_of(said: Mapping[str, Any]) -> tuple[int, float]:
+    """Return how many replicas have to confirm a change, and within how many seconds for each try, as
+    the environment says, or else the table `[redis]`. Raises InvalidInput.
+    """
+    number = _named("BLUEQUE_REPLICAS", _parse_replicas)
+    seconds = _named(
+        "BLUEQUE_REPLICAS_TIMEOUT", lambda text: require_replicas_timeout(parse_duration(text))
+    )
+    return (
+        said.get("replicas", 0) if number is None else number,
+        seconds or said.get("replicas_timeout", REPLICAS_TIMEOUT),
+    )
+
+
+def require_replicas_timeout(seconds: float) -> float:
+    """Return the seconds. Raises InvalidInput."""
+    if not 0.001 <= seconds <= MAX_REPLICAS_TIMEOUT:
+        raise InvalidInput(f"it is {seconds:g} s; it must be from 1ms to {MAX_REPLICAS_TIMEOUT:g}s")
+    return seconds
+
+
 def payloads_of(
-    said: Mapping[str, Any],
-    environ: Mapping[str, str] = os.environ,
-    aliases: Mapping[str, str] = MappingProxyType({}),
+    said: Mapping[str, Any], aliases: Mapping[str, str] = MappingProxyType({})
 ) -> Payloads | None:
     """Return what the environment, or else the table `[payloads]`, says; None: payloads are stored as
     they are. Raises InvalidInput.
 
     aliases: as in ClientSettings; a pattern that fits one holds for its queue.
     """
-    if not (
-        said
-        or environ.get("BLUEQUE_PAYLOADS_KEYS")
-        or environ.get("BLUEQUE_PAYLOADS_COMPRESS_FROM")
-    ):
+    variables = ("BLUEQUE_PAYLOADS_KEYS", "BLUEQUE_PAYLOADS_COMPRESS_FROM")
+    if not said and not any(map(os.environ.get, variables)):
         return None
     from blueque.model.payloads import Payloads  # here: most programs have plain payloads
 
-    return Payloads.of(said, environ, aliases)
+    return Payloads.of(said, aliases)
+
+
+def _parse_replicas(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > MAX_REPLICAS:
+        raise InvalidInput(f"{text!r} is not a number of replicas from 0 to {MAX_REPLICAS}")
+    return int(text)
+
+
+def _named(name: str, parse: Callable[[str], _T]) -> _T | None:
+    text = os.environ.get(name)
+    try:
+        return parse(text) if text else None
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}") from error

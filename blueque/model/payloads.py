@@ -106,14 +106,12 @@ class Payloads:
         self._readable_until: dict[str, float] = {}  # queues without listeners of 1.0.0
 
     @classmethod
-    def of(
-        cls, said: Mapping[str, Any], environ: Mapping[str, str], aliases: Mapping[str, str]
-    ) -> Payloads:
+    def of(cls, said: Mapping[str, Any], aliases: Mapping[str, str]) -> Payloads:
         """Return what the environment says, or else the table of blueque.toml; see `payloads_of`. Raises
         InvalidInput.
         """
         size, keys, queues = (
-            environ.get(f"{VARIABLE}{name}") for name in ("COMPRESS_FROM", "KEYS", "QUEUES")
+            os.environ.get(f"{VARIABLE}{name}") for name in ("COMPRESS_FROM", "KEYS", "QUEUES")
         )
         try:
             from_size = parse_size(size) if size else said.get("compress_from")
@@ -123,12 +121,11 @@ class Payloads:
         meant = [queue for alias, queue in aliases.items() if _fits(alias, patterns)]
         return cls(from_size, keys or said.get("keys"), (*patterns, *meant))
 
-    def variables(self, is_checked: bool = False) -> dict[str, str]:
-        """Return the variables by which a process that we start has the same settings.
-
-        is_checked: the keys must be usable: raises InvalidInput, NotInstalled.
+    def variables(self) -> dict[str, str]:
+        """Return the variables by which a process that we start has the same settings. Raises
+        InvalidInput, NotInstalled: the keys cannot be used.
         """
-        if is_checked and self.file is not None:
+        if self.file is not None:
             self.file.read()
             self.file.first().encrypt(b"")
         found = {}

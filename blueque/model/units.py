@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from blueque.errors import InvalidInput
 
@@ -21,12 +21,7 @@ LOG_LIMIT, LEAST_LOG = 2**30, 2**20  # bytes of each file that a task prints to
 LOG_FORMATS = ("text", "json")  # of what programs write to standard error; the first is the default
 LOG_LEVELS = ("debug", "info", "warning", "error")  # from which on they write it
 LOG_LEVEL = "info"
-STATISTICS_KEEP, MOST_STATISTICS = 90, 3660  # days
-MAX_REPLICAS = 100
-# seconds; a connection waits twice as long for an answer
-REPLICAS_TIMEOUT, MAX_REPLICAS_TIMEOUT = 1.0, 5.0
-
-T = TypeVar("T")
+MOST_STATISTICS = 3660  # days
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZES = {
@@ -181,50 +176,6 @@ def spool(environ: Mapping[str, str] = os.environ, otherwise: str | None = None)
         return "/var/lib/blueque/spool"
     state = environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(state, "blueque", "spool")
-
-
-def statistics_keep(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
-    """Return for how many days statistics are kept: BLUEQUE_STATISTICS_KEEP, else `otherwise`, else
-    90.
-    """
-    return _named("BLUEQUE_STATISTICS_KEEP", parse_days, environ) or otherwise or STATISTICS_KEEP
-
-
-def replicas(said: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> tuple[int, float]:
-    """Return how many replicas have to confirm a change, and within how many seconds for each try.
-
-    BLUEQUE_REPLICAS and BLUEQUE_REPLICAS_TIMEOUT count before what [redis] has `said`.
-    """
-    number = _named("BLUEQUE_REPLICAS", _parse_replicas, environ)
-    seconds = _named(
-        "BLUEQUE_REPLICAS_TIMEOUT",
-        lambda text: require_replicas_timeout(parse_duration(text)),
-        environ,
-    )
-    return (
-        said.get("replicas", 0) if number is None else number,
-        seconds or said.get("replicas_timeout", REPLICAS_TIMEOUT),
-    )
-
-
-def require_replicas_timeout(seconds: float) -> float:
-    """Return the seconds. Raises InvalidInput."""
-    if not 0.001 <= seconds <= MAX_REPLICAS_TIMEOUT:
-        raise InvalidInput(f"it is {seconds:g} s; it must be from 1ms to {MAX_REPLICAS_TIMEOUT:g}s")
-    return seconds
-
-
-def _parse_replicas(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text) > MAX_REPLICAS:
-        raise InvalidInput(f"{text!r} is not a number of replicas from 0 to {MAX_REPLICAS}")
-    return int(text)
-
-
-def _named(name: str, parse: Callable[[str], T], environ: Mapping[str, str]) -> T | None:
-    try:
-        return parse(environ[name]) if environ.get(name) else None
-    except InvalidInput as error:
-        raise InvalidInput(f"{name}: {error}") from error
 
 
 def parse_room(text: str) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from blueque.model.client_settings import ClientSettings
 from blueque.model.units import RETENTION, Keep
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -63,6 +64,12 @@ class Config(NamedTuple):
     def queue(self, name: str) -> Mapping[str, Any]:
         """Return what the table of a queue says; empty: it has none."""
         return self.queues.get(name, _EMPTY)
+
+    def of_clients(self) -> ClientSettings:
+        """Return what the environment says of all queues of a client, or else the file. Raises
+        InvalidInput.
+        """
+        return ClientSettings.of(self.statistics_keep, self.aliases, self.redis, self.payloads)
 
     def has_handler(self, queue: str, environ: Mapping[str, str] = os.environ) -> bool:
         """Tell whether the file or a variable names what runs the tasks of a queue."""

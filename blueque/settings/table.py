@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from blueque.model import units
+from blueque.model import client_settings, units
 from blueque.settings import values
 from blueque.settings.kinds import DAYS, SIZE, TEXT, Kind, texts, whole, write_duration
 from blueque.settings.of_programs import LISTENER, SCHEDULER, WEB
@@ -35,7 +35,7 @@ TOP = (
 _REDIS = (
     Setting(
         "replicas",
-        whole(0, units.MAX_REPLICAS),
+        whole(0, client_settings.MAX_REPLICAS),
         "How many replicas have to confirm a change before it is acknowledged.",
         default=0,
         example=1,
@@ -44,14 +44,14 @@ _REDIS = (
         "replicas_timeout",
         Kind(values.read_replicas_timeout, "DURATION", write=write_duration),
         "How long one try waits for them; a call tries again while it has patience.",
-        default=units.REPLICAS_TIMEOUT,
+        default=client_settings.REPLICAS_TIMEOUT,
     ),
 )
 _DAYS_KEPT = Setting(
     "keep",
     DAYS,
     "How long the numbers of a day are kept: whole days.",
-    default=units.STATISTICS_KEEP,
+    default=client_settings.STATISTICS_KEEP,
 )
 _REDACT = Setting(
     "redact",

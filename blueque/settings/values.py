@@ -14,6 +14,7 @@ from blueque.connection.addresses import address_of
 from blueque.connection.redis_py import require_options
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, queue_order
+from blueque.model.client_settings import require_replicas_timeout
 from blueque.model.encoding import (
     CENTURY,
     encode,
@@ -36,7 +37,6 @@ from blueque.model.units import (
     require_callable_name,
     require_module_name,
     require_program,
-    require_replicas_timeout,
     whole_days,
 )
 from blueque.system.hosts import network_of, require_host_name

@@ -10,13 +10,14 @@ from typing import Any, Literal, NamedTuple
 
 from blueque.client import Client
 from blueque.errors import InvalidInput, InvalidType
+from blueque.model.client_settings import replicas_of
 from blueque.model.conditions import KINDS, After, after, conditions_of
 from blueque.model.encoding import require_due, require_group_name, require_queue_name
 from blueque.model.group_terms import Terms, terms_for
 from blueque.model.labels import bytes_left_for_parameters, require_context, require_tags
 from blueque.model.lines import require_lock, require_resources
 from blueque.model.retry import Retry
-from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url, replicas
+from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
 from blueque.producer.keyed_groups import KEEP
 from blueque.settings.contents import Config
 
@@ -141,7 +142,7 @@ def target_of(options: Mapping[str, Any]) -> Target:
         isinstance(params, str),
         said.get("hold"),
         said.get("append", False),
-        replicas({}),
+        replicas_of({}),
     )
     _require_possible(target)
     return target

@@ -18,11 +18,12 @@ from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.cli.verbs.stats import drawn
 from blueque.errors import ConfigRefused
-from blueque.model import histogram, keys, units
+from blueque.model import histogram, keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import day_of
 from blueque.protocol.ends import End
 from blueque.queries import statistics
+from blueque.settings.contents import Config
 from blueque.settings.file import parse
 
 Q, NODE = "video", "host_1"
@@ -128,9 +129,10 @@ def test_what_another_program_has_put_among_the_numbers_is_left_out():
 
 
 @pytest.mark.parametrize("text", ["0", "12h", "36h", "4000d", "long"])
-def test_what_is_no_number_of_days_is_refused(text):
+def test_what_is_no_number_of_days_is_refused(monkeypatch, text):
+    monkeypatch.setenv("BLUEQUE_STATISTICS_KEEP", text)
     with pytest.raises(InvalidInput, match=r"^BLUEQUE_STATISTICS_KEEP: "):
-        units.statistics_keep({"BLUEQUE_STATISTICS_KEEP": text})
+        Config().of_clients()
     with pytest.raises(ConfigRefused, match=r"^blueque\.toml: statistics\.keep: "):
         parse(f'[statistics]\nkeep = "{text}"')
 
