@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from blueque.connection.redis import Redis
 from blueque.errors import HasDependents, InvalidInput, WrongQueue, WrongState
@@ -29,7 +29,27 @@ class TaskOrders:
 
     name: str
     _redis: Redis
-    enqueue_due_tasks: Callable[[], list[str]]
+
+    def enqueue_due_tasks(self, now: float | None = None) -> list[str]:
+        """Put every due task in line, earliest first, and return their ids.
+
+        now: the time by which they are due, in Unix seconds; None: that of this machine.
+        Source: docs/protocol.md, "enqueue_due".
+        """
+        now = time.time() if now is None else now
+        moved: list[str] = []
+        while (batch := self.enqueue_due_batch(now)) is not None:
+            moved += batch
+        return moved
+
+    def enqueue_due_batch(self, now: float | None = None) -> list[str] | None:
+        """Put at most a hundred due tasks in line, so that it never takes long. None: nothing was
+        due.
+        """
+        moved = submit.enqueue_due(self._redis, self.name, time.time() if now is None else now)
+        for task_id in moved or ():
+            log.info("enqueue_due task=%s queue=%s", task_id, self.name)
+        return moved
 
     def delete_task(self, task: Task, *, force: bool = False, by: str | None = None) -> None:
         """Remove a complete, failed or cancelled task for good. A task that is gone already is

@@ -43,7 +43,7 @@ from blueque.producer.orders import TaskOrders
 from blueque.producer.room import ask_for_room, only_new_of
 from blueque.producer.sealing import store, store_template
 from blueque.producer.settings import Settings
-from blueque.protocol import reserving, submit
+from blueque.protocol import reserving
 from blueque.protocol.create import OneTask, create
 from blueque.queries.tasks import load
 
@@ -156,27 +156,6 @@ class Queue(ManyTasks, TaskOrders, Settings):
         if new.conditions or new.group is not None:
             return self._enqueue_after(new if due > now else new._replace(eta=None))
         return self._create(new, now)
-
-    def enqueue_due_tasks(self, now: float | None = None) -> list[str]:
-        """Put every due task in line, earliest first, and return their ids.
-
-        now: the time by which they are due, in Unix seconds; None: that of this machine.
-        Source: docs/protocol.md, "enqueue_due".
-        """
-        now = time.time() if now is None else now
-        moved: list[str] = []
-        while (batch := self.enqueue_due_batch(now)) is not None:
-            moved += batch
-        return moved
-
-    def enqueue_due_batch(self, now: float | None = None) -> list[str] | None:
-        """Put at most a hundred due tasks in line, so that it never takes long. None: nothing was
-        due.
-        """
-        moved = submit.enqueue_due(self._redis, self.name, time.time() if now is None else now)
-        for task_id in moved or ():
-            log.info("enqueue_due task=%s queue=%s", task_id, self.name)
-        return moved
 
     def template(
         self, parameters: Any, schedule: str = "", **options: Unpack[TaskOptions]
