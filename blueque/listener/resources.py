@@ -213,13 +213,13 @@ class Pool:
                 descriptor = self._open(name)
                 undo.callback(os.close, descriptor)
                 descriptors.append(descriptor)
-                ranges = _take(descriptor, self.totals[name], amount)
+                ranges = range_locks.take(descriptor, self.totals[name], amount)
                 if ranges is None:
                     return None
                 taken[name] = ranges
             undo.pop_all()
         numbers = {
-            name: [*_units(ranges)]
+            name: [*range_locks.units(ranges)]
             for name, ranges in taken.items()
             if self.totals[name] <= MOST_NUMBERED
         }
@@ -285,35 +285,3 @@ def _agree(descriptor: int, total: int) -> int | None:
     if text != str(total).encode():
         range_locks.unlock(descriptor)
     return int(text) if text.isdigit() else None
-
-
-def _take(descriptor: int, total: int, amount: int) -> list[range_locks.Range] | None:
-    """Lock as many units as that below `total`; None: there are not so many free."""
-    while True:
-        free = sorted(range_locks.free(descriptor, 0, total))
-        wanted = _choose(free, amount)
-        if wanted is None:
-            return None
-        if all(range_locks.lock(descriptor, start, end) for start, end in wanted):
-            return wanted
-        range_locks.unlock(descriptor)  # another process was faster: look again
-
-
-def _choose(free: list[range_locks.Range], amount: int) -> list[range_locks.Range] | None:
-    """Return the first range that is large enough, or else as many as it takes, from the first."""
-    for start, end in free:
-        if end - start >= amount:
-            return [(start, start + amount)]
-    chosen = []
-    for start, end in free:
-        end = min(end, start + amount)
-        chosen.append((start, end))
-        amount -= end - start
-        if not amount:
-            return chosen
-    return None
-
-
-def _units(ranges: list[range_locks.Range]) -> Iterator[int]:
-    for start, end in ranges:
-        yield from range(start, end)

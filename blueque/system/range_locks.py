@@ -60,3 +60,35 @@ def conflict(descriptor: int, start: int, end: int) -> Range | None:
     if kind == fcntl.F_UNLCK:
         return None
     return first, first + length if length else end  # length 0: to the end of all files
+
+
+def take(descriptor: int, total: int, amount: int) -> list[Range] | None:
+    """Lock as many bytes as that below `total`; None: there are not so many free."""
+    while True:
+        wanted = _choose(sorted(free(descriptor, 0, total)), amount)
+        if wanted is None:
+            return None
+        if all(lock(descriptor, start, end) for start, end in wanted):
+            return wanted
+        unlock(descriptor)  # another process was faster: look again
+
+
+def units(ranges: list[Range]) -> Iterator[int]:
+    """Yield the number of each byte in these ranges."""
+    for start, end in ranges:
+        yield from range(start, end)
+
+
+def _choose(ranges: list[Range], amount: int) -> list[Range] | None:
+    """Return the first range that is large enough, or else as many as it takes, from the first."""
+    for start, end in ranges:
+        if end - start >= amount:
+            return [(start, start + amount)]
+    chosen = []
+    for start, end in ranges:
+        end = min(end, start + amount)
+        chosen.append((start, end))
+        amount -= end - start
+        if not amount:
+            return chosen
+    return None

@@ -337,19 +337,19 @@ def test_eight_processes_that_claim_at_once_never_have_more_than_there_is(make):
 
 def test_what_somebody_takes_and_cannot_use_after_all_is_not_seen_as_taken(make, monkeypatch):
     """Else who asked for just that would wait, and nobody would tell it when to try again."""
-    pool, take = make(gpu=1, memory=GIB), resources._take
+    pool, take = make(gpu=1, memory=GIB), range_locks.take
     kept = pool.claim({"memory": 1})
     other: list[resources.Claim | None] = []
     thread = threading.Thread(target=lambda: other.append(pool.claim({"gpu": 1})))
 
     def look_around(descriptor: int, total: int, amount: int) -> list[range_locks.Range] | None:
         if total == GIB:  # the GPU is taken
-            monkeypatch.setattr(resources, "_take", take)
+            monkeypatch.setattr(range_locks, "take", take)
             thread.start()
             thread.join(0.005)
         return take(descriptor, total, amount)
 
-    monkeypatch.setattr(resources, "_take", look_around)
+    monkeypatch.setattr(range_locks, "take", look_around)
 
     assert pool.claim({"gpu": 1, "memory": GIB}) is None
     thread.join()
