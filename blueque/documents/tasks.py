@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.documents.contents import checkpoint_item, contents, dependencies_item
+from blueque.documents.contents import checkpoint_item, contents, dependencies_item, value_of
 from blueque.documents.schema import to_object
 from blueque.queries.listing import entered
 from blueque.sentences.pace import left_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from blueque.queries.dependencies import Dependencies
     from blueque.queries.history import Event, History
     from blueque.queries.listing import Listing
+    from blueque.queries.queue_ends import Left
     from blueque.queries.signs import Signs
     from blueque.queries.task_graph import Graph
     from blueque.queries.task_log import LogLine
@@ -70,6 +72,27 @@ def of_list(
         "has_more": listing.has_more,
         "more": listing.more,
         "looked_at": listing.looked_at,
+    }
+
+
+def of_wait(
+    ended: Sequence[Task],
+    waiting: Sequence[Task],
+    is_timed_out: bool,
+    now: float,
+    left: Mapping[str, Left] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return what has ended. left: what is left to do, by queue."""
+    items = [
+        as_item(task, now) | {"error": task.error, "result": value_of(task, "result")}
+        for task in ended
+    ]
+    return {
+        **times(now=now),
+        "timed_out": is_timed_out,
+        "items": items,
+        "waiting": [as_item(task, now) for task in waiting],
+        "queues": [{"queue": queue, **each._asdict()} for queue, each in left.items()],
     }
 
 

@@ -20,7 +20,7 @@ from blueque.cli.selection import is_of_groups, require_one_way, selected, selec
 from blueque.cli.unserved import warn_of_no_listener
 from blueque.cli.values import DURATION
 from blueque.documents.contents import value_of
-from blueque.documents.tasks import as_item
+from blueque.documents.tasks import of_wait
 from blueque.errors import WaitTimedOut
 from blueque.model.states import STATUSES
 from blueque.queries import groups
@@ -32,7 +32,6 @@ from blueque.text.hints import of_group
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
-    from blueque.queries.inspector import Inspector
     from blueque.queries.selection import Selection
 
 
@@ -110,7 +109,10 @@ def wait(
 
     ended, waiting, code = _wait_for_tasks(client, tasks, timeout, is_any, tell)
     if invocation.as_json and not has_results:
-        _print_json(client.get_inspector(), ended, waiting, code == TIMED_OUT)
+        inspector = client.get_inspector()
+        now = inspector.now()
+        found = of_wait(ended, inspector.tasks(waiting), code == TIMED_OUT, now)
+        printing.print_json("wait", **found)
     if len(tasks) > 1 and not is_any:
         _tell_total(ended, len(waiting))
     is_bad = any(task.status != "complete" for task in ended) or gone
@@ -206,15 +208,9 @@ def _wait_for_queues(
         printing.talk("No longer waiting; the tasks go on: blueque status")
         raise
     if as_json:
-        items = [{"queue": queue, **left._asdict()} for queue, left in watcher.left.items()]
-        printing.print_json(
-            "wait",
-            **printing.times(now=inspector.now()),
-            timed_out=code == TIMED_OUT,
-            items=[],
-            waiting=[],
-            queues=items,
-        )
+        now = inspector.now()
+        found = of_wait([], [], code == TIMED_OUT, now, watcher.left)
+        printing.print_json("wait", **found)
     return code
 
 
@@ -283,24 +279,6 @@ def _wait_for_group(client: Client, name: str, timeout: float | None) -> int:
         raise
     printing.talk(f"group {name} has ended: {seen.complete} complete, {seen.bad} not")
     return NOT_COMPLETE if seen.bad else 0
-
-
-def _print_json(
-    inspector: Inspector, ended: Sequence[Task], waiting: Sequence[str], is_timed_out: bool
-) -> None:
-    now = inspector.now()
-    items = [
-        as_item(task, now) | {"error": task.error, "result": value_of(task, "result")}
-        for task in ended
-    ]
-    printing.print_json(
-        "wait",
-        **printing.times(now=now),
-        timed_out=is_timed_out,
-        items=items,
-        waiting=[as_item(task, now) for task in inspector.tasks([*waiting])],
-        queues=[],
-    )
 
 
 def _print_result(task: Task) -> None:
