@@ -5,11 +5,13 @@ to the files of the next attempt. A checkpoint directory stays on its host: Redi
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from blueque.errors import InvalidInput, PayloadRefused
+from blueque.errors import InvalidInput, PayloadRefused, RedisRefused
 from blueque.listener.processor import Processor
 from blueque.model.encoding import count_of, is_sealed
 from blueque.model.task import Task
@@ -19,6 +21,10 @@ from blueque.spool.attempt import Attempt
 from blueque.spool.checkpoint import Mark
 from blueque.spool.spool import Spool
 from blueque.system import hosts
+
+if TYPE_CHECKING:
+    from blueque.node.waiting import Waiting
+    from blueque.queries.inspector import Inspector
 
 log = logging.getLogger("blueque")
 
@@ -107,11 +113,27 @@ class CheckpointSync:
                 pass
 
 
+def kept(inspector: Inspector, waiting: Waiting, task: Task) -> dict[str, str] | None:
+    """Return what Redis has of where the attempt is to go on; None: it is the first. Raises
+    OrderCame; PayloadRefused: we lack its key.
+    """
+    if (task.attempt or 1) == 1:
+        return None
+
+    def begin_anew(error: RedisRefused) -> dict[str, str]:
+        log.error("checkpoint task=%s: %s", task.id, error)
+        return {}
+
+    read = functools.partial(inspector.checkpoint, task.id)
+    found = waiting.retry_until_order(lambda: unless_wrong_type(read, begin_anew))
+    return trusted(task, found)
+
+
 def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], limit: int) -> None:
     """Give an attempt the checkpoint of an earlier attempt, from this spool or from Redis. Raises
     OSError.
 
-    kept: the checkpoint in Redis, as `trusted` returns it. Files here go before it, unless they are of an older attempt than
+    kept: the checkpoint in Redis, as `kept` returns it. Files here go before it, unless they are of an older attempt than
         it is: Redis may have been away when their attempt ended.
     """
     value, directory = _left_here(spool, task, count_of(kept.get("attempt")), limit)

@@ -108,7 +108,8 @@ class Launcher:
         context, queue = self._context, task.queue or ""
         reserver = context.listener.reserver
         self._claim, reserver.claim = reserver.claim, None
-        kept, given = self._checkpoint_of(task), self._inputs_of(task)
+        kept = checkpoint_sync.kept(context.client.get_inspector(), self._waiting, task)
+        given = self._inputs_of(task)
         limits = of(task.fields, context.defaults.of(queue).limits)
         task, attempt, taken = self._open(task, queue, kept, given, limits.memory)
         reusable = self._processes.reusable
@@ -288,18 +289,3 @@ class Launcher:
                 raise
             log.error("inputs task=%s: %s", task.id, error)
             return None
-
-    def _checkpoint_of(self, task: Task) -> dict[str, str] | None:
-        """Return what Redis has of where the attempt is to go on; None: it is the first. Raises
-        OrderCame; PayloadRefused: we lack its key.
-        """
-        if (task.attempt or 1) == 1:
-            return None
-
-        def begin_anew(error: RedisRefused) -> dict[str, str]:
-            log.error("checkpoint task=%s: %s", task.id, error)
-            return {}
-
-        read = functools.partial(self._context.client.get_inspector().checkpoint, task.id)
-        kept = self._waiting.retry_until_order(lambda: unless_wrong_type(read, begin_anew))
-        return checkpoint_sync.trusted(task, kept)
