@@ -166,7 +166,8 @@ def _reserve(
         if status != "pending" or fields.get("queue") != queue:
             return Change([drop], None)
         line = line_of(fields.get("priority"), fields.get("needs"))
-        needed = _room_for(line, limit)
+        needs = needs_of(line)
+        needed = _Room(None if needs is None else needs.lock, limit is not None)
         if room != needed:
             return Answer(needed)
         lacking = EXPIRED if is_over(fields, now) else _lacking(line, offer, limit, counts)
@@ -193,12 +194,6 @@ def _reserve_look(queue: str, task: str, node: str, room: _Room) -> AnyLook:
         watch += [keys.counted(queue), keys.started(queue)]
         reads += [("SCARD", keys.counted(queue)), ("SCARD", keys.started(queue))]
     return Look(watch, reads, task)
-
-
-def _room_for(line: str, limit: str | None) -> _Room:
-    """Return the room that the tasks of a line need. limit: how many tasks the queue may run."""
-    needs = needs_of(line)
-    return _Room(None if needs is None else needs.lock, limit is not None)
 
 
 def _lacking(line: str, offer: _Offer, limit: str | None, counts: Sequence[int]) -> str | None:
