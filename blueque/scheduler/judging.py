@@ -40,7 +40,7 @@ class Judging:
             if name in empty:
                 self._note_look(name, LOOK_AT_STARTED)
             else:
-                self._refused.attempt(name, self._judge)
+                self._refused.attempt(name, "judge", self._judge)
 
     def times(self) -> Iterable[float]:
         """Return when to look at each queue again, on the monotonic clock."""

@@ -101,9 +101,9 @@ class Scheduler:
             view = self._lookout.views[name]
             # What has worked for a queue ends its pause, so nothing is tried before that is over.
             if view.is_pending and name not in self._refused:
-                self._refused.attempt(name, lambda queue: queue.wake_listener())
-            elif view.refusal is not None:
-                self._refused.add(name, view.refusal)
+                self._refused.attempt(name, "look", lambda queue: queue.wake_listener())
+            elif not view.is_pending:
+                self._refused.note(name, "look", view.refusal)
 
     def _enqueue_due(self) -> bool:
         """Put scheduled tasks in line, those that have been due for longest first. Return whether
@@ -115,7 +115,7 @@ class Scheduler:
         now = self._now()
         due = sorted((name for name, eta in etas.items() if eta <= now), key=etas.__getitem__)
         for name in due:
-            self._refused.attempt(name, lambda queue: queue.enqueue_due_tasks(now))
+            self._refused.attempt(name, "enqueue_due", lambda queue: queue.enqueue_due_tasks(now))
             self._lookout.look_again_at(name)
         return bool(due)
 
@@ -126,7 +126,7 @@ class Scheduler:
         now = self._now()
         due = [name for name, at in self._rechecks().items() if at <= now]
         for name in due:
-            self._refused.attempt(name, lambda queue: self._settling.recheck(queue.name))
+            self._refused.attempt(name, "recheck", lambda queue: self._settling.recheck(queue.name))
             self._lookout.look_again_at(name)
         if due:
             self._recheck_at = time.monotonic() + RECHECK_EVERY

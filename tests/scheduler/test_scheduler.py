@@ -468,6 +468,22 @@ def test_a_key_of_the_wrong_type_is_said_once_and_does_not_keep_the_processor_bu
     )
     assert commands < 100 and spent < 0.3
     assert scheduler.log.count("WRONGTYPE") == 1
+    scheduler.says("serving queue 'video' again after")
+
+
+def test_a_full_redis_is_said_once_for_all_queues(programs, own):
+    server, cli = own
+    scheduler = watching(programs, server.url, cli)
+    with contextlib.closing(Client(server.url)) as client:
+        for name in "abc":
+            client.get_queue(name).schedule("in", time.time() + 1)
+    cli.config_set("maxmemory", 1)
+    scheduler.says("OOM command not allowed")
+
+    cli.config_set("maxmemory", 0)
+    scheduler.says("Redis no longer answers OOM after")
+
+    assert scheduler.log.count("OOM command") == 1 and "alone" not in scheduler.log
 
 
 @pytest.mark.parametrize("key", ["blueque_scheduled_tasks_broken", "blueque_wake_broken"])
