@@ -28,15 +28,12 @@ LINKS_AT_ONCE = 1000  # conditions of all its tasks together, and parents of a t
 FIRST_LOOK = 60.0  # seconds after which `recheck` looks at a new task
 
 
-def enqueue_after(
-    redis: Redis, tasks: Sequence[NewTask], now: float, is_missing_met: bool = False
-) -> list[bool]:
+def enqueue_after(redis: Redis, tasks: Sequence[NewTask], now: float) -> list[bool]:
     """Create tasks, each in its queue, all at once; put those in line that have nothing to wait for.
     Tell for each whether this call created it.
 
     tasks: at most 100, of any queues, with at most 100 parents and 1,000 conditions together; all have a
         key, or none has; a chosen id counts as one. They join the group in their options.
-    is_missing_met: a parent that is not in Redis counts as met.
     Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, WrongGroup
         for a group that does not take the task.
     """
@@ -53,9 +50,8 @@ def enqueue_after(
         found = parents.found(replies[of_parents])
         made = [new for new, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
         found.require_open(joins_of(made))
-        if not is_missing_met:
-            for new in made:
-                require_parents(new.conditions, found.statuses, found.making)
+        for new in made:
+            require_parents(new.conditions, found.statuses, found.making)
         done = [any(either) for either in zip(is_new, is_ours, strict=True)]
         return Change([*creation(made, found.statuses, now), *expiring(made)], done)
 
@@ -149,15 +145,10 @@ class _Scores(NamedTuple):
 def marked(
     conditions: Mapping[str, str], states: Mapping[str, str | None], wants_results: bool
 ) -> dict[str, str]:
-    """Return the conditions of a new task, with the marks of those that are met.
-
-    A parent that is missing counts as met: it was refused otherwise.
-    """
+    """Return the conditions of a new task, with the marks of those that are met."""
     found: dict[str, str] = {}
     for parent, kind in conditions.items():
-        known = None
-        if parent in states:
-            known = "+gone" if states[parent] is None else mark(kind, states[parent])
+        known = mark(kind, states[parent]) if parent in states else None
         # `settle` sees to what can never be met, for which it may cancel the task; and to results,
         # which it copies.
         is_left = known is None or known.startswith("-")

@@ -1849,14 +1849,11 @@ OF_T2 = {
 
 
 def enqueue_after_with(
-    options: Values | None = None,
-    eta: float | None = None,
-    is_missing_met: bool = False,
-    **conditions: Mapping[str, str],
+    options: Values | None = None, eta: float | None = None, **conditions: Mapping[str, str]
 ) -> Given:
     """Make tasks with these conditions, all with the same options."""
     new = [NewTask(task, Q, "p", options or {}, each, eta) for task, each in conditions.items()]
-    return lambda redis: protocol.enqueue_after(redis, new, 9.25, is_missing_met)
+    return lambda redis: protocol.enqueue_after(redis, new, 9.25)
 
 
 enqueue_after = enqueue_after_with(t1={"t3": "ok", "t4": "any"}, t2={"t3": "not_ok"})
@@ -2411,12 +2408,6 @@ SAMPLES = [
                 "CHILDREN": [[9.25, "t1"]] * 2,
                 "ENDED": [9.25, "t3", 9.25, "t4"],
             },
-        ),
-        case(
-            "a parent that is gone counts as met",
-            nothing,
-            call=enqueue_after_with(is_missing_met=True, t1={"t3": "ok"}),
-            KINDS=[["t3", "+gone"]],
         ),
         case(
             "with keys, one of them new",

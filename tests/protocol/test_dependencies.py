@@ -35,10 +35,10 @@ def parent(redis, *tasks, **options):
         protocol.enqueue(redis, ABOVE, task, "in", 1.5, options)
 
 
-def child(redis, task="c", after=None, eta=None, queue=BELOW, is_missing_met=False, **options):
+def child(redis, task="c", after=None, eta=None, queue=BELOW, **options):
     """Make a task that waits for these others, by default until p is complete."""
     new = NewTask(task, queue, "in", options, {"p": "ok"} if after is None else after, eta)
-    return protocol.enqueue_after(redis, [new], 2.5, is_missing_met)
+    return protocol.enqueue_after(redis, [new], 2.5)
 
 
 def attempt(task):
