@@ -27,7 +27,7 @@ class TlsOptions(NamedTuple):
     """The options of a `rediss://` address, which are those of redis-py without `ssl_`.
 
     ca_certs: the file of the authorities; None: those of the system. certfile, keyfile, password:
-        our own certificate. is_verified: that of the server must be valid.
+        our own certificate. cert_reqs: that of the server must be valid.
     """
 
     ca_certs: str | None = None
@@ -35,7 +35,7 @@ class TlsOptions(NamedTuple):
     keyfile: str | None = None
     password: str | None = None
     check_hostname: bool = True
-    is_verified: bool = True
+    cert_reqs: bool = True
     min_version: str = _VERSIONS[0]
 
     @classmethod
@@ -63,17 +63,6 @@ def _one_of(known: Mapping[str, _T], given: Mapping[str, str], name: str, defaul
     return found
 
 
-_TLS = {
-    "ssl_ca_certs",
-    "ssl_certfile",
-    "ssl_keyfile",
-    "ssl_password",
-    "ssl_check_hostname",
-    "ssl_cert_reqs",
-    "ssl_min_version",
-}
-
-
 class Address:
     """The address of Redis: `redis://[user[:password]@]host[:port][/db]`, `rediss://` for TLS, or
     `unix://[user[:password]@]/path[?db=n]`.
@@ -96,7 +85,8 @@ class Address:
                 + (_IN_PASSWORD if "@" in url else "")
             ) from None
         options = dict(parse_qsl(parts.query))
-        known = {"db"} | (_TLS if parts.scheme == "rediss" else set())
+        of_tls = TlsOptions._fields if parts.scheme == "rediss" else ()
+        known = {"db", *(f"ssl_{name}" for name in of_tls)}
         self.unknown = set(options) - known
         self.is_plain = not self.unknown
         if parts.scheme not in ("redis", "rediss", "unix"):

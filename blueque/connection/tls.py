@@ -183,7 +183,7 @@ def _new_context(options: TlsOptions) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=options.ca_certs)
         context.minimum_version = _MINIMUM[options.min_version]
         context.check_hostname = options.check_hostname
-        if not options.is_verified:
+        if not options.cert_reqs:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if options.certfile is not None:
