@@ -118,7 +118,8 @@ class Redis:
     has_answer: if set, waits for each reply in place of a blocking read, and may return False to
         give up.
     wrong_types: if set, a read of a key of a wrong type gets an empty reply, and notes the key here.
-    unbounded_until: until when producers take it that a queue has no bound, on the monotonic clock.
+    unbounded_until, readable_until: until when producers take it that a queue has no bound, and no
+        listener of 1.0.0, on the monotonic clock.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Redis:
     ) -> None:
         self.patience, self.settings = patience, settings
         self.unbounded_until: dict[str, float] = {}
+        self.readable_until: dict[str, float] = {}
         self.connect = connect
         self._local = threading.local()
         self.has_answer: Callable[[Connection], bool] | None = None
@@ -162,7 +164,7 @@ class Redis:
         """Return a copy with connections of its own, for use while a reply is awaited on this one."""
         other = Redis(self.connect, self.patience, self.settings)
         other.has_answer = self.has_answer
-        other.unbounded_until = self.unbounded_until
+        other.unbounded_until, other.readable_until = self.unbounded_until, self.readable_until
         other.wrong_types = self.wrong_types
         return other
 

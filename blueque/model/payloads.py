@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import os
-import time
 import zlib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -23,7 +22,6 @@ from blueque.model.payload_keys import PayloadKey
 from blueque.model.units import parse_size
 
 MOST = 16 << 20  # bytes of a text that is compressed: a stranger may have written what we expand
-ASK_AGAIN = 10.0  # seconds after which a queue without listeners of 1.0.0 is asked again
 
 VARIABLE = "BLUEQUE_PAYLOADS_"
 
@@ -103,7 +101,6 @@ class Payloads:
     ) -> None:
         self.file = None if keys is None else payload_keys.file_at(keys)
         self._compress_from, self._queues = compress_from, queues
-        self._readable_until: dict[str, float] = {}  # queues without listeners of 1.0.0
 
     @classmethod
     def of(cls, said: Mapping[str, Any], aliases: Mapping[str, str]) -> Payloads:
@@ -201,14 +198,6 @@ class Payloads:
             return frozenset(self.file.read())
         except ConfigRefused:  # which is in the log once
             return frozenset()
-
-    def must_ask(self, queue: str) -> bool:
-        """Tell whether to look for listeners of 1.0.0 in this queue: they take any text as it is."""
-        return self._readable_until.get(queue, 0.0) <= time.monotonic()
-
-    def note_readable(self, queue: str) -> None:
-        """Note that the queue has no listener of 1.0.0."""
-        self._readable_until[queue] = time.monotonic() + ASK_AGAIN
 
 
 def open_text(text: str, encoding: str, owner: str, field: str) -> tuple[str, str | None]:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model.encoding import is_sealed
 from blueque.model.new_task import Fields, NewTask
+from blueque.producer.room import ASK_AGAIN
 from blueque.protocol.bulk import NewTasks
 from blueque.queries.queues import legacy
 from blueque.queries.steps import read
 
 if TYPE_CHECKING:
-    from blueque.model.payloads import Payloads
+    from blueque.model.payloads import Sealer
 
 
 def store(redis: Redis, new: NewTask) -> NewTask:
     """Return a new task as it is stored. Raises InvalidInput: the keys cannot be read, or a listener of
     1.0.0 would take the task for plain text.
     """
-    payloads = redis.settings.payloads
-    sealer = None if payloads is None else payloads.sealer(new.queue)
-    if payloads is None or sealer is None:
+    sealer = _sealer(redis, new.queue)
+    if sealer is None:
         return new
     sealed = sealer.new_task(new)
     if sealed != new:
-        _require_readable(redis, payloads, new.queue)
+        _require_readable(redis, new.queue)
     return sealed
 
 
@@ -35,13 +36,12 @@ def store_many(redis: Redis, queue: str, new: NewTasks, options: Fields) -> NewT
 
     options: the fields that all have.
     """
-    payloads = redis.settings.payloads
-    sealer = None if payloads is None else payloads.sealer(queue)
-    if payloads is None or sealer is None:
+    sealer = _sealer(redis, queue)
+    if sealer is None:
         return new
     sealed = new.sealed_by(sealer, options)
     if any(is_sealed(encoding) for encoding, _ in sealed.sealed or ()):
-        _require_readable(redis, payloads, queue)
+        _require_readable(redis, queue)
     return sealed
 
 
@@ -51,12 +51,18 @@ def store_template(redis: Redis, schedule: str, new: NewTask) -> NewTask:
     return new if payloads is None else payloads.unasked(new, schedule)
 
 
-def _require_readable(redis: Redis, payloads: Payloads, queue: str) -> None:
-    if not payloads.must_ask(queue):
+def _sealer(redis: Redis, queue: str) -> Sealer | None:
+    payloads = redis.settings.payloads
+    return None if payloads is None else payloads.sealer(queue)
+
+
+def _require_readable(redis: Redis, queue: str) -> None:
+    now = time.monotonic()
+    if redis.readable_until.get(queue, 0.0) > now:
         return
     if nodes := read(redis, legacy(queue)):
         raise InvalidInput(
             f"queue {queue!r} has a listener of 1.0.0, {nodes[0]}, which cannot read compressed or encrypted tasks: stop "
             "it, or have `queues` in [payloads] leave out the queue"
         )
-    payloads.note_readable(queue)
+    redis.readable_until[queue] = now + ASK_AGAIN
