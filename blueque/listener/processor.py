@@ -85,8 +85,7 @@ class Processor:
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "end".
         """
         text, encoding = encode(result, "the result", self._max_bytes)
-        record = self._as_stored({"result": text, "result_encoding": encoding})
-        self._complete(record["result"], record["result_encoding"], facts={})
+        self.report({"status": "complete", "result": text, "result_encoding": encoding})
 
     def fail(self, error: object) -> None:
         """Record why the task failed; `error` is stored as its text, shortened if it is very long.
@@ -145,7 +144,7 @@ class Processor:
         """
         attempt, sealer = self.task.attempt or 0, self._sealer()
         if sealer is not None:
-            lines = [self._sealed(line, sealer) for line in lines]
+            lines = [sealer.line(line, self.task.id) for line in lines]
         logs_and_checkpoints.log(self._redis, self._attempt, attempt, lines, is_over)
 
     def note(self, number: int, text: str, at: float) -> None:
@@ -213,22 +212,14 @@ class Processor:
         Raises NotOwner when the attempt is not ours any more.
         """
         facts = _facts(record, (*REASONS, *MEASURED))
-        finished = record.get("finished")
         try:
             record = self._as_stored(record)
             if record["status"] == "complete":
-                self._complete(
-                    record["result"],
-                    record.get("result_encoding"),
-                    facts,
-                    finished,
-                    has_checkpoint,
-                    [NewTask(*new) for new in record.get("then", ())],
-                )
+                self._complete(record, facts, has_checkpoint)
             else:
                 eta, failures = self._next_attempt(record, default)
                 if eta is None:
-                    self._fail(record["error"], facts, finished)
+                    self._fail(record["error"], facts, record.get("finished"))
                 else:
                     self._retry(record, eta, failures)
         except (KeyError, TypeError, InvalidInput) as error:  # the record is not what it should be
@@ -256,10 +247,6 @@ class Processor:
         """Return how what the task leaves behind is stored; None: as it is. Raises InvalidInput."""
         payloads = self._payloads
         return None if payloads is None else payloads.sealer_of(self._queue, self._encoding)
-
-    def _sealed(self, line: Line, sealer: Sealer) -> Line:
-        text, encoding = sealer.seal(line.text, None, self.task.id, "log")
-        return line._replace(text=text, encoding=encoding)
 
     def _as_stored(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an exit record as it is stored: its process may have done that. Raises InvalidInput,
@@ -310,17 +297,13 @@ class Processor:
         return {"last_files": self.task.files} if self.task.files else {}
 
     def _complete(
-        self,
-        text: str,
-        encoding: str | None,
-        facts: Mapping[str, Any],
-        finished: float | None = None,
-        has_checkpoint: bool = False,
-        then: Sequence[NewTask] = (),
+        self, record: Mapping[str, Any], facts: Mapping[str, Any], has_checkpoint: bool
     ) -> None:
+        then = [NewTask(*new) for new in record.get("then", ())]
+        encoding = record.get("result_encoding")
         fields = facts if encoding is None else {"result_encoding": encoding, **facts}
-        how = End.complete(text, fields, finished, has_checkpoint, then)
-        self._end(how)
+        finished = record.get("finished")
+        self._end(End.complete(record["result"], fields, finished, has_checkpoint, then))
         log.info("complete task=%s queue=%s node=%s", *self._named)
         if then:
             log.info("spawn tasks=%d by=%s", len(then), self.task.id)

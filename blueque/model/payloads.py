@@ -17,6 +17,7 @@ from blueque.errors import ConfigRefused, InvalidInput, PayloadRefused
 from blueque.model import payload_keys
 from blueque.model.encoding import is_sealed
 from blueque.model.lines import with_key
+from blueque.model.log_line import Line
 from blueque.model.new_task import NewTask
 from blueque.model.payload_keys import PayloadKey
 from blueque.model.units import parse_size
@@ -72,6 +73,11 @@ class Sealer(NamedTuple):
         """Return JSON text as it is stored where no other field names the encoding."""
         sealed, encoding = self.seal(text, "json", owner, field)
         return text if encoding == "json" else f"{encoding} {sealed}"
+
+    def line(self, line: Line, task: str) -> Line:
+        """Return a line of the log of a task as it is stored."""
+        text, encoding = self.seal(line.text, None, task, "log")
+        return line._replace(text=text, encoding=encoding)
 
     def new_task(self, new: NewTask, owner: str | None = None) -> NewTask:
         """Return a new task as it is stored. owner: None: the task itself."""
