@@ -178,15 +178,16 @@ class Supervisor:
             self._take_back(
                 watch, lambda: ours.restore(task, watch.pid, task.started or time.time())
             )
-        elif is_newest and standing.status == "started" and standing.node != task.node:
-            log.warning("task=%s has been adopted by %s: leaving it alone", task.id, standing.node)
-            return False
-        elif is_newest and standing.status == "started" and standing.node != ours.node:
-            self._take_back(watch, lambda: ours.adopt(task))
         elif not is_newest or standing.status != "started":
             watch.end(
                 "superseded", f"the attempt is not ours any more: the task is {standing.status}"
             )
+        elif standing.node not in (task.node, ours.node):
+            log.warning("task=%s has been adopted by %s: leaving it alone", task.id, standing.node)
+            return False
+        elif task.node != ours.node:
+            # Redis may have it under our new name already: the answer to an adoption may be lost.
+            self._take_back(watch, lambda: ours.adopt(task))
         elif standing.cancel is not None:
             watch.end("cancelled", "cancelled")
         elif standing.interrupt is not None and standing.interrupt == task.token:

@@ -89,6 +89,27 @@ def test_an_attempt_that_is_put_back_and_not_confirmed_is_ended_by_its_listener(
     assert len(ledger(programs, task.id)) == 1
 
 
+def test_a_task_that_its_listener_takes_to_its_new_name_unconfirmed_is_not_let_go(
+    servers, programs, stop_replica
+):
+    listener = programs.listener("work:run", "--beat", "0.1s", environ=ASKING)
+    task = begin(programs, "wait")
+    stop_replica()
+    with redis_py.Redis(port=servers[0].port) as admin:  # another host has its name
+        theirs = {"instance": "another", "boot": "another", "lease": 600}
+        admin.hset(keys.listener("work", task.node), mapping=theirs)
+    listener.says(f"adopt: {UNCONFIRMED}")
+    renamed = programs.client.get_task(task.id).node
+    before = beat_of(programs.client, "work", renamed)
+    until(lambda: beat_of(programs.client, "work", renamed) > before + 3, what="beats")
+    os.kill(servers[1].pid, signal.SIGCONT)
+    let_go(programs)
+
+    assert ended(programs.client, task.id).node == renamed != task.node
+    assert "leaving it alone" not in listener.log
+    assert len(ledger(programs, task.id)) == 1
+
+
 @pytest.mark.parametrize("change", ["start", "end"])
 def test_a_listener_that_asks_for_no_replicas_any_more_goes_on_without_them(
     programs, stop_replica, change
