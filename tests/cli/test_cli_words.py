@@ -339,10 +339,23 @@ def test_a_queue_that_is_misspelt_says_which_is_meant(run, client, answer):
     assert "so the task waits. Did you mean render.4k? Start one:" in seen
 
 
-def test_an_address_with_tls_asks_whether_redis_has_it(run):
-    result = run("status", "--redis-url", "rediss://localhost:1")
+@pytest.mark.parametrize(
+    ("address", "code", "hint"),
+    [
+        ("rediss://127.0.0.1:1", 69, "Does it speak TLS, as rediss:// says?"),
+        ("redis+sentinel://127.0.0.1:1/gpu", 69, "During a failover, try again"),
+        ("redis+sentinel://127.0.0.1:{port}/gpu", 78, "or its sentinel_password"),  # of no Sentinel
+        (
+            "rediss+sentinel://127.0.0.1:1/gpu?ssl_ca_certs=/no/such.pem",
+            78,
+            "or the files in the address: ssl_ca",
+        ),
+    ],
+)
+def test_an_address_that_leads_nowhere_says_what_to_look_at(run, server, address, code, hint):
+    result = run("status", "--redis-url", address.format(port=server.port))
 
-    assert result.returncode == 69 and "Does it speak TLS, as rediss:// says?" in result.stderr
+    assert result.returncode == code and hint in result.stderr
 
 
 @pytest.mark.parametrize("kind", ["redis", "redis+sentinel"])
@@ -361,25 +374,6 @@ def test_an_address_without_tls_that_is_reset_asks_whether_it_wants_tls(run, kin
 
     question = f"Does it want TLS? Then write {kind.replace('redis', 'rediss')}://."
     assert result.returncode == 69 and question in result.stderr
-
-
-def test_a_sentinel_that_refuses_says_where_its_port_and_password_stand(run, server):
-    result = run("status", "--redis-url", f"redis+sentinel://127.0.0.1:{server.port}/gpu")
-
-    assert result.returncode == 78 and "or its sentinel_password" in result.stderr
-
-
-def test_a_sentinel_that_no_certificate_leads_to_says_which_files_to_correct(run):
-    url = "rediss+sentinel://127.0.0.1:1/gpu?ssl_ca_certs=/no/such.pem"
-    result = run("status", "--redis-url", url)
-
-    assert result.returncode == 78 and "or the files in the address: ssl_ca" in result.stderr
-
-
-def test_without_a_sentinel_a_failover_is_thought_of(run):
-    result = run("status", "--redis-url", "redis+sentinel://127.0.0.1:1/gpu")
-
-    assert result.returncode == 69 and "During a failover, try again" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -106,33 +106,26 @@ def in_thread(action: Callable[[], object]) -> tuple[threading.Thread, list[Any]
     return thread, returned
 
 
-def test_what_was_acknowledged_survives_the_primary():
+def test_what_was_acknowledged_survives_the_primary_only_if_a_replica_has_confirmed_it():
     with replicated(1) as (primary, replica):
-        with Client(primary.url, replicas=1, patience=60) as client:
-            queue = client.get_queue("video")
-            queue.enqueue("before")  # once the replica has connected
-            task_id = queue.enqueue("in")
+        with (
+            Client(primary.url, replicas=1, patience=60) as cautious,
+            Client(primary.url, replicas=1, patience=0) as impatient,
+            Client(primary.url) as client,
+        ):
+            queues = [each.get_queue("video") for each in (cautious, impatient, client)]
+            queues[0].enqueue("before")  # once the replica has connected
+            kept = queues[0].enqueue("in")
+            cut_off(replica)
+            with pytest.raises(NotReplicated):
+                queues[1].enqueue("in")
+            lost = queues[2].enqueue("in")
             primary.kill()
         promote(replica)
 
         with Client(replica.url) as there:
-            assert there.get_task(task_id).status == "pending"
+            assert [there.get_task(task).status for task in (kept, lost)] == ["pending", None]
         assert len(in_line(replica)) == 2
-
-
-def test_without_the_setting_what_was_acknowledged_is_lost_with_the_primary():
-    with replicated(1) as (primary, replica), Client(primary.url) as client:
-        with admin(primary) as here:
-            until(lambda: here.wait(1, 1000) == 1, what="the replica")
-        cut_off(replica)
-        task_id = client.get_queue("video").enqueue("in")
-        with pytest.raises(NotReplicated), Client(primary.url, replicas=1, patience=0) as cautious:
-            cautious.get_queue("video").enqueue("in")
-        primary.kill()
-        promote(replica)
-
-        with Client(replica.url) as there:
-            assert there.get_task(task_id).status is None
 
 
 @pytest.mark.parametrize("patience", [0, 0.3])
@@ -237,17 +230,6 @@ def test_what_a_listener_says_of_itself_waits_for_no_replica(primary, stopped):
         assert client.get_task(task.id).status == "complete"
 
 
-def test_a_client_that_does_not_ask_for_replicas_sends_nothing_more(primary):
-    with Client(primary.url) as client, contextlib.closing(Monitor(primary)) as monitor:
-        queue = client.get_queue("video")
-        seen = monitor.commands_of(
-            client.connections, lambda: [queue.enqueue("in", key="a") for _ in range(2)]
-        )
-
-    assert {command[0] for command in seen}.isdisjoint({"WAIT", "PUBLISH"})
-    assert "EXEC" in {command[0] for command in seen}
-
-
 def test_the_wait_stands_between_a_change_and_the_look_at_the_next_one(primary):
     ahead = Look(["a"], [("GET", "a")])
     with Client(primary.url, replicas=1) as client, contextlib.closing(Monitor(primary)) as monitor:
@@ -285,24 +267,22 @@ def test_a_user_who_may_not_wait_is_told_at_once(primary, forbidden, caplog):
 
 
 def test_the_file_the_environment_and_the_client_say_how_many(monkeypatch, tmp_path):
-    (tmp_path / "a.toml").write_text('[redis]\nreplicas = 2\nreplicas_timeout = "500ms"\n')
+    file = tmp_path / "a.toml"
+    file.write_text('[redis]\nreplicas = 2\nreplicas_timeout = "500ms"\n')
 
-    def asked(**given: Any) -> tuple[int, float]:
+    def asked(*environment: str, **given: Any) -> tuple[int, float]:
+        for name, value in zip(("", "_TIMEOUT"), environment, strict=False):
+            monkeypatch.setenv(f"BLUEQUE_REPLICAS{name}", value)
         settings = Client("redis://nowhere", **given).connections.settings
         return settings.replicas, settings.replicas_timeout
 
     assert asked() == (0, 1.0)
-    assert asked(config=tmp_path / "a.toml") == (2, 0.5)
-    monkeypatch.setenv("BLUEQUE_REPLICAS", "3")
-    monkeypatch.setenv("BLUEQUE_REPLICAS_TIMEOUT", "2s")
-    assert asked(config=tmp_path / "a.toml") == (3, 2.0)
-    assert asked(config=tmp_path / "a.toml", replicas=0) == (0, 2.0)
-    monkeypatch.setenv("BLUEQUE_REPLICAS", "-1")
+    assert asked(config=file) == (2, 0.5)
+    assert asked("3", "2s", config=file) == (3, 2.0)
+    assert asked("3", "2s", config=file, replicas=0) == (0, 2.0)
     with pytest.raises(InvalidInput, match=r"^BLUEQUE_REPLICAS: '-1' is not a number of replicas"):
-        asked()
-    monkeypatch.setenv("BLUEQUE_REPLICAS", "1")
-    monkeypatch.setenv("BLUEQUE_REPLICAS_TIMEOUT", "6s")
+        asked("-1")
     with pytest.raises(
         InvalidInput, match=r"^BLUEQUE_REPLICAS_TIMEOUT: it is 6 s; it must be from"
     ):
-        asked()
+        asked("1", "6s")
