@@ -10,106 +10,38 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hypothesis import strategies
-from protocol_pages import TEXT, chapters, key_rows
+from protocol_pages import TEXT, chapter, headings, key_rows
 
 from blueque.connection.redis import Command
 from blueque.model.encoding import due, integer, number
 from blueque.model.states import TYPES as PLACES
 from blueque.model.states import Place
 
-# The headings over the tables of the fields of each hash with fields of its own.
-HEADINGS = {
-    "blueque_task_[task]": ("Task", "Owner", "Outcome"),
-    "blueque_listener_[queue]_[node]": ("Listener",),
-    "blueque_queue_[queue]": ("Settings of a queue",),
-    "blueque_group_[group]": ("Groups of tasks",),
-    "blueque_schedule_[name]": ("Schedules",),
-    "blueque_feed_[feed]_[queue]": ("Feeds", "Feeder"),
-    "blueque_checkpoint_[task]": ("Checkpoints",),
-}
 TYPES = ("string", "list", "set", "sorted set", "hash", "stream")
-PATHS = ("../../etc/passwd", "/", "..", ".", "/etc/passwd", "a/../b", "~root", "%2e%2e%2fx")
-NUMBERS = (
-    "nan",
-    "inf",
-    "-inf",
-    "-1",
-    "0",
-    "1e308",
-    "-1e308",
-    f"1{'0' * 400}",
-    "9" * 5000,
-    "１２",
-    "1.5",
+WORDS = """
+nan inf -inf -1 0 1e308 -1e308 １２ 1.5 1_000 0x10 ² 1e-320 253402300800 4000000000
+null true [] {} "x" { {"max":1e400} {"max":[1]} {"age":"x"} {"newest":NaN} {"a":1,"a":2} "\\ud800"
+{"event":5,"at":"soon"} {"event":"failed","at":1e400} {"planned":1,"at":{},"what":7}
+reserved blocked pending started complete failed cancelled scheduled open closed making ended drain
+lock:x=99999999999999999999 gpu=1,gpu=2 0, 0,gpu Mars/Olympus <script>alert(1)</script>
+../../etc/passwd / .. . /etc/passwd a/../b ~root %2e%2e%2fx
+"""
+PHRASES = (
+    *("a b c", "host_x 99999999999999999999 t", "-- --help", "* * * * *", "61 * * * *", " 7 "),
+    *("", " ", "\0", "a\r\nb", "\udcff\udcfe", "\u202e\u2028\x85", "\x1b]0;owned\x07\x1b[2J"),
+    *("x" * 70_000, "[" * 100_000, '{"a":' * 5000, f"1{'0' * 400}", "9" * 5000),
 )
-NUMBERS += ("1_000", " 7 ", "0x10", "²", "1e-320", "253402300800", "4000000000")
-TEXTS = (
-    *(
-        "",
-        " ",
-        "\0",
-        "x" * 70_000,
-        "\udcff\udcfe",
-        "\x1b]0;owned\x07\x1b[2J",
-        "\u202e\u2028\x85",
-        "a\r\nb",
-    ),
-    *(
-        "null",
-        "true",
-        "[]",
-        "{}",
-        '"x"',
-        "{",
-        "[" * 100_000,
-        '{"a":' * 5000,
-        '{"max": 1e400}',
-        '{"max": [1]}',
-    ),
-    *(
-        '{"age": "x"}',
-        '{"newest": NaN}',
-        '{"event": 5, "at": "soon"}',
-        '{"event": "failed", "at": 1e400}',
-    ),
-    *(
-        '{"planned": 1, "at": {}, "what": 7}',
-        '{"a": 1, "a": 2}',
-        '"\\ud800"',
-        "<script>alert(1)</script>",
-    ),
-    *("reserved", "blocked", "pending", "started", "complete", "failed", "cancelled", "scheduled"),
-    *(
-        "open",
-        "closed",
-        "making",
-        "ended",
-        "drain",
-        "lock:x=99999999999999999999",
-        "gpu=1,gpu=2",
-        "0,",
-        "0,gpu",
-    ),
-    *(
-        "a b c",
-        "host_x 99999999999999999999 t",
-        "-- --help",
-        "Mars/Olympus",
-        "* * * * *",
-        "61 * * * *",
-    ),
-)
+VALUES = (*WORDS.split(), *PHRASES)
+FIELDS = r"^\| (`[a-z][\w.]*`(?:, `[\w.]+`)*) \| (.*) \|$"
 SCORES = ("0", "-1", "inf", "-inf", "1e308", "1e-320", "4000000000", "253402300800")
-VALUES = NUMBERS + TEXTS + PATHS
 
 
 class Family(NamedTuple):
-    """A family of keys: its template, its possible types, its row in the page, its fields."""
+    """A family of keys: its template, its possible types, its fields and what they have."""
 
     template: str
     types: tuple[str, ...]
-    row: str
-    fields: tuple[str, ...]
+    fields: Mapping[str, str]
 
     def has(self, key: str) -> bool:
         pattern = "".join(
@@ -128,39 +60,29 @@ def _types(row: str) -> tuple[str, ...]:
     return tuple(kind for kind in said.split(" or ") if kind in TYPES)
 
 
-def kinds_of(template: str) -> dict[str, str]:
-    """Return what the page says of the content of each field of a hash."""
-    found = {}
-    for heading in HEADINGS.get(template, ()):
-        for part in chapters(heading, TEXT):
-            for names, content in re.findall(
-                r"^\| (`[\w.]+`(?:, `[\w.]+`)*) \| (.*) \|$", part, flags=re.M
-            ):
-                several = re.findall(r"[\w.]+", names)
-                # "time when it was cancelled, who did that, and why" is about the first of them.
-                is_of_all = re.match(r"(integer|time)\b", content) is None
-                found |= dict.fromkeys(several if is_of_all else several[:1], content)
-                found |= {name: found.get(name, "") for name in several}
+def _fields(row: str) -> dict[str, str]:
+    """Return what the pages say of the content of each field of a hash. Its row has a link to them."""
+    anchors = re.findall(r"\([^)#]*#([\w-]+)\)", row)[:1] if _types(row) == ("hash",) else []
+    titles = [title for title in headings(TEXT) if title.lower().replace(" ", "-") in anchors]
+    found: dict[str, str] = {}
+    for names, content in re.findall(FIELDS, "".join(map(chapter, titles)), flags=re.M):
+        several = re.findall(r"[\w.]+", names)
+        # "time when it was cancelled, who did that, and why" is about the first of them.
+        is_of_all = re.match(r"(integer|time)\b", content) is None
+        found |= dict.fromkeys(several if is_of_all else several[:1], content)
+        found |= {name: found.get(name, "") for name in several}
     return found
 
 
-FAMILIES = {
-    key: Family(key, _types(row), row, tuple(kinds_of(key))) for key, (_, row) in key_rows().items()
-}
+FAMILIES = {key: Family(key, _types(row), _fields(row)) for key, (_, row) in key_rows().items()}
 
 
 def family_of(key: str) -> str | None:
     """Return the template of a key: the one that says most of it."""
-    fitting = [family for family in FAMILIES.values() if family.has(key)]
-    return (
-        max(
-            fitting, key=lambda family: len(re.sub(r"\[\w+\]", "", family.template)), default=NONE
-        ).template
-        or None
-    )
+    fitting = [family.template for family in FAMILIES.values() if family.has(key)]
+    return max(fitting, key=lambda template: len(re.sub(r"\[\w+\]", "", template)), default=None)
 
 
-NONE = Family("", (), "", ())
 # Those that hold ids of tasks, but for hints that may be stale.
 INDEXES = {
     family_of(Place(kind, "q", "n", line="5").key)
@@ -212,7 +134,7 @@ class Garbage(NamedTuple):
         """Tell whether doctor has to name it: a key of a wrong type, or text that can be no number."""
         if self.what != "value":
             return self.what == "type"
-        said = kinds_of(self.family).get(self.field, "")
+        said = FAMILIES[self.family].fields.get(self.field, "")
         kind = re.match(r"(integer|number|time|seconds)s?\b", said)
         if kind is None or (not self.text and "empty" in said):
             return False
