@@ -43,7 +43,6 @@ MEANT: dict[str, str] = {
     ),
     **dict.fromkeys(("log", "tail", "output", "follow", "attach"), "blueque logs -f ID"),
     **dict.fromkeys(("rm", "remove", "drop", "erase", "discard", "forget"), _REMOVE),
-    "delete task": "blueque delete ID",
     **dict.fromkeys(("prune", "clean", "cleanup"), "blueque delete --kept-too-long"),
     **dict.fromkeys(("purge", "clear", "empty", "flush", "queue purge", "queue clear"), _EMPTY),
     **dict.fromkeys(("priority", "prioritize", "renice", "bump", "task priority"), _PRIORITY),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import sys
 from pathlib import Path
 
 import forked
@@ -186,34 +185,30 @@ def test_the_address_of_the_listener_goes_before_the_environment_and_an_argument
     assert run(programs).result == [programs.url, "redis://argument/0"]
 
 
-def test_a_program_gets_the_address_only_when_the_listener_says_so(programs):
+@pytest.mark.parametrize(
+    ("option", "variable", "file", "of_program", "of_callable"),
+    [
+        ((), {}, "", "nothing", "{ours}"),
+        (("--task-redis",), {}, "", "{ours}", "{ours}"),
+        ((), {}, "true", "{ours}", "{ours}"),
+        ((), {}, '"{theirs}"', "{theirs}", "{theirs}"),
+        ((), {"BLUEQUE_TASK_REDIS": "false"}, "", "nothing", "redis://localhost:6379/0"),
+    ],
+)
+def test_tasks_get_the_address_that_their_listener_says(
+    programs, url, option, variable, file, of_program, of_callable
+):
+    addresses = {"ours": programs.url, "theirs": url.replace("redis://", "redis://task:pw@")}
+    if file:
+        text = f"[listener]\ntask_redis = {file.format(**addresses)}"
+        programs.write(text, "blueque.toml", 0o600)
+    environ = {"BLUEQUE_REDIS_URL": programs.url, **variable}
     program = ("--exec", "sh", "-c", 'echo "${BLUEQUE_REDIS_URL-nothing}"')
-    programs.listener(*program, queue="by-default", environ={"BLUEQUE_REDIS_URL": programs.url})
-    programs.listener("--task-redis", *program, queue="by-option")
-    programs.write("[listener]\ntask_redis = true", "blueque.toml")
-    programs.listener(*program, queue="by-file")
-    programs.listener("work:look", queue="python")
+    programs.listener(*option, *program, queue="program", environ=environ)
+    programs.listener("work:url", *option, environ=environ)
 
-    found = [run(programs, queue).result for queue in ("by-default", "by-option", "by-file")]
-
-    assert found == ["nothing", programs.url, programs.url]
-    assert PASSWORD not in run(programs, "python").result, "a callable has it in memory only"
-
-
-def test_no_task_gets_the_address_when_the_listener_says_so(programs):
-    environ = {"BLUEQUE_TASK_REDIS": "false", "BLUEQUE_REDIS_URL": programs.url}
-    programs.listener("work:url", environ=environ)
-    programs.listener(
-        "--exec",
-        "sh",
-        "-c",
-        'echo "${BLUEQUE_REDIS_URL-nothing}"',
-        queue="program",
-        environ=environ,
-    )
-
-    assert run(programs).result == "redis://localhost:6379/0"
-    assert run(programs, "program").result == "nothing"
+    assert run(programs, "program").result == of_program.format(**addresses)
+    assert run(programs).result == of_callable.format(**addresses)
 
 
 def test_outside_of_a_task_nothing_is_different(url, monkeypatch):
@@ -222,18 +217,15 @@ def test_outside_of_a_task_nothing_is_different(url, monkeypatch):
     assert Client("redis://other/1").url == "redis://other/1"
 
 
-def test_tasks_get_the_address_of_another_user(programs, cli, url, rules_of):
-    asks = "import os; print(os.environ['BLUEQUE_REDIS_URL'])"
+def test_tasks_can_have_the_user_of_a_producer(programs, cli, url, rules_of):
     rules = permissions.rules(["producer"], rules_of)
     cli.execute_command("ACL", "SETUSER", "task", "reset", "on", ">pw", *rules)
     theirs = url.replace("redis://", "redis://task:pw@")
     programs.write(f'[listener]\ntask_redis = "{theirs}"', "blueque.toml")
-    programs.listener("work:url")
-    programs.listener("work:enqueue_next", queue="makes")
-    programs.listener("--exec", sys.executable, "-c", asks, queue="program")
+    programs.listener("work:enqueue_next")
 
-    run(programs, "makes")
-    assert [run(programs, name).result.strip() for name in ("work", "program")] == [theirs, theirs]
+    run(programs)
+
     assert programs.client.get_inspector().pending("next") == 2
     shown = forked.run(["config"], clean_environment(), cwd=programs.directory)
     assert "task:***@" in shown.stdout and "pw" not in shown.stdout
