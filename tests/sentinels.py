@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ DOWN_AFTER = 500  # milliseconds
 PASSWORD = "of the sentinels"
 OPTIONS = ("--repl-diskless-sync", "no", "--hz", "100", "--repl-ping-replica-period", "1")
 FAILOVER = 60.0  # seconds until another primary is named
+GIVEN_UP = 5.0  # seconds after which Sentinel has given up a failover that takes too long
 WHOLE = 60.0  # seconds until all are back that something has happened to
 
 
@@ -104,6 +106,32 @@ class Sentinels:
         self.replace(before)
         return self.other_than(before)
 
+    def strike(
+        self,
+        fault: str,
+        queue: str,
+        held: float = 0.0,
+        at_once: bool = True,
+        log: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Have one of FAULTS, and wait until Sentinel names another primary and each listener of a
+        queue has beaten there.
+
+        held: seconds for which it lasts then. at_once: see `heal`. log: gets a line for each step.
+        """
+        primary = self.primary()
+        before = beats(primary, queue)
+        FAULTS[fault](self, primary)
+        try:
+            new = self.other_than(primary)
+            log(f"primary port={new.port}")
+            time.sleep(held)
+        finally:
+            self.heal(primary, at_once)
+        log(f"healed port={primary.port}")
+        until(lambda: have_beaten(new, queue, before), WHOLE, "a beat of each listener there")
+        log("all listeners have left")
+
     def other_than(self, before: Server) -> Server:
         """Wait until Sentinel names another primary than this one, and return it."""
         until(lambda: self.primary() is not before, FAILOVER, "another primary")
@@ -152,8 +180,18 @@ class Sentinels:
         freeze(primary)
 
     def replace(self, primary: Server) -> None:
-        """Have a person tell Sentinel to fail over."""
-        until(self.begin_replacing, FAILOVER, "the beginning of a failover")
+        """Have a person tell Sentinel to fail over, and tell it again when it gives up: on a busy
+        machine that may take it too long.
+        """
+        again_at = 0.0
+
+        def is_replaced() -> bool:
+            nonlocal again_at
+            if time.monotonic() >= again_at and self.begin_replacing():
+                again_at = time.monotonic() + GIVEN_UP
+            return self.primary() is not primary
+
+        until(is_replaced, FAILOVER, "another primary")
 
     def cut_off(self, primary: Server) -> None:
         """Let nobody reach it any more."""
@@ -223,24 +261,30 @@ class Sentinels:
             )
 
 
-def beats(server: Server, queue: str) -> dict[str, int]:
-    """Return how often each listener of a queue has beaten, as this server knows; nothing if it does
-    not answer.
+def beats(server: Server, queue: str) -> dict[str, tuple[str, int]]:
+    """Return the registration of each listener of a queue, and how often it has beaten since, as
+    this server knows; nothing if it does not answer.
     """
     try:
         with redis_py.Redis(port=server.port, decode_responses=True) as admin:
-            nodes = admin.zrange(keys.nodes(queue), 0, -1)
-            return {
-                node: int(admin.hget(keys.listener(queue, node), "beat") or 0) for node in nodes
+            found = {
+                node: admin.hmget(keys.listener(queue, node), "instance", "beat")
+                for node in admin.zrange(keys.nodes(queue), 0, -1)
             }
+            return {node: (instance, int(beat or 0)) for node, (instance, beat) in found.items()}
     except redis_py.RedisError:
         return {}
 
 
-def have_beaten(server: Server, queue: str, before: dict[str, int]) -> bool:
-    """Tell whether each of these listeners has beaten since, as this server knows."""
+def have_beaten(server: Server, queue: str, before: dict[str, tuple[str, int]]) -> bool:
+    """Tell whether each of these listeners has beaten since, or has registered again, which has it
+    begin to count anew, as this server knows.
+    """
     found = beats(server, queue)
-    return all(found.get(node, 0) > count for node, count in before.items())
+    return all(
+        node in found and (found[node][0] != instance or found[node][1] > count)
+        for node, (instance, count) in before.items()
+    )
 
 
 # By name; each is undone by `heal`.

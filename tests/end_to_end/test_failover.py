@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from contextlib import closing
 
 import pytest
 import redis as redis_py
 from faults import FaultProxy
+from running import until
+from sentinels import replicated
 
 from blueque import Client, RedisAway, RedisRefused
 from blueque.protocol import reserving
-from blueque.system.embedded_redis import Server, running_server
+from blueque.system.embedded_redis import Server
 
 KINDS = [
     pytest.param(lambda proxy, **more: Client(proxy.url, **more), id="socket"),
@@ -33,8 +34,7 @@ class Pair:
         self.old, self.new = redis_py.Redis(port=old.port), redis_py.Redis(port=new.port)
         self._new_server = new
         self.proxy = FaultProxy(old.url)
-        self.new.replicaof("127.0.0.1", old.port)
-        self.until(lambda: self.old.info("replication").get("slave0", {}).get("state") == "online")
+        until(lambda: self.old.info("replication")["slave0"]["state"] == "online")
 
     def fail_over(self, is_led: bool = True) -> None:
         """Swap their roles as an operator does; is_led: the address leads to the new primary from
@@ -44,8 +44,8 @@ class Pair:
         self.old.execute_command(
             "FAILOVER", "TO", "127.0.0.1", self._new_server.port, "FORCE", "TIMEOUT", 10
         )
-        self.until(lambda: self.new.info("replication")["role"] == "master")
-        self.until(lambda: self.old.info("replication")["role"] == "slave")
+        until(lambda: self.new.info("replication")["role"] == "master")
+        until(lambda: self.old.info("replication")["role"] == "slave")
         if is_led:
             self.lead_on()
 
@@ -57,23 +57,10 @@ class Pair:
         self.old.close()
         self.new.close()
 
-    def until(self, holds) -> None:
-        deadline = time.monotonic() + 20
-        while not holds():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
 
 @pytest.fixture
 def pair():
-    # The new primary sends its whole data set at once, and not after the default of 5 s or in the
-    # next second.
-    options = ("--repl-diskless-sync", "no", "--hz", "100")
-    with (
-        running_server(*options) as old,
-        running_server(*options) as new,
-        closing(Pair(old, new)) as pair,
-    ):
+    with replicated(1) as servers, closing(Pair(*servers)) as pair:
         yield pair
 
 
@@ -251,5 +238,5 @@ def listening(listener, pair):
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
-    pair.until(lambda: pair.old.info("clients")["blocked_clients"] == 1)
+    until(lambda: pair.old.info("clients")["blocked_clients"] == 1)
     return thread, taken

@@ -1,26 +1,22 @@
 """Real chaos: real processes, a real Redis and a network between them, which die, freeze and come
 back while tasks run.
 
-`PYTHONPATH=tests:tests/legacy python tests/machinery/chaos.py [--seconds 180] [--tasks N] [--seed
-N] [--directory DIR] [--redis tls-sentinel] [--result FILE]` prints a table, and exits 1 when a promise
-was broken. What the faults are is in chaos_faults.py, whom they strike in chaos_stage.py, and what stays beside them
-in chaos_steady.py. Times in the log count from the beginning.
+`PYTHONPATH=tests:tests/legacy python tests/machinery/chaos.py plain|tls-sentinel [--seconds 180]
+[--tasks N] [--seed N] [--directory DIR] [--result FILE]` prints a table, and exits 1 when a promise
+was broken. What the faults are is in chaos_faults.py, whom they strike in chaos_stage.py, and what
+stays beside them in chaos_steady.py. Times in the log count from the beginning.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
-import random
 import re
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 from chaos_faults import Injector
@@ -31,20 +27,22 @@ from chaos_ledger import (
     Run,
     crowds,
     doubled,
+    now,
     overlaps,
     redone,
     too_early,
 )
+from chaos_node import QUEUE, Node
 from chaos_producer import LOCKS
 from chaos_samples import Usage
 from chaos_services import SERVICES
-from chaos_stage import LOST_AFTER, QUEUE, TIMES, Node, Stage, now, open_stage
+from chaos_stage import LOST_AFTER, TIMES, Stage, open_stage
 from chaos_stalls import stalls_noted
+from proof import ENDED, Proof, main, unended
 from running import is_there
 from schedule_judge import wrong_history
 
 from blueque import Task
-from blueque.audit.audit import audit
 from blueque.model import keys
 from blueque.queries import schedules
 
@@ -56,27 +54,22 @@ SAMPLES = 2000  # in a long run; then they are further apart
 TOLERANCE = 0.3  # seconds by which a judge's clock may be ahead of our first look
 # Why a task without a policy may fail here.
 REASONS = {"signal", "lost", "ValueError"}
-ENDED = {"complete", "failed", "cancelled"}
 
 
-class Chaos:
+class Chaos(Proof):
     """One run."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
-        self.stage, self._began = stage, now()
-        self._log_path = stage.directory / "chaos.log"
+        super().__init__(stage.directory, seed)
+        self.stage = stage
         self._ledger, self._promises = Ledger(stage.ledger), Promises(stage.accepted)
         self._usage = Usage()
         self.injector = Injector(stage, self._ledger, seed, self.log)
         self._sample_at, self._sample_every = 0.0, SAMPLE
-        self.wrong: list[str] = []
-        self.table: dict[str, object] = {"seed": seed}
-        self.result: dict[str, object] = {}  # what docs/benchmarks.md is made of
 
     def run(self, seconds: float, tasks: int) -> None:
         """Have it all happen, and judge."""
         self._sample_every = max(SAMPLE, seconds / SAMPLES)
-        self.log(f"this is {self._began:.3f} by the clock of the ledger")
         with stalls_noted(self.injector.note_stall):
             self._strike(seconds, tasks)
             self._calm_down()
@@ -85,7 +78,7 @@ class Chaos:
     def _strike(self, seconds: float, tasks: int) -> None:
         """Have the faults."""
         self.stage.open()
-        self._until(lambda: bool(self._ledger.running), 20.0, "the first task")
+        self.until(lambda: bool(self._ledger.running), 20.0, "the first task")
         began = now()
         # A busy machine may need longer until each fault has struck and so many tasks have begun.
         while now() < began + seconds or (
@@ -98,10 +91,6 @@ class Chaos:
             time.sleep(LOOK)
         self.injector.finish()
         self.log("the faults have stopped")
-
-    def log(self, text: str) -> None:
-        with self._log_path.open("a") as file:
-            file.write(f"{now() - self._began:8.3f} {text}\n")
 
     # While it goes on
 
@@ -141,17 +130,6 @@ class Chaos:
                 setattr(self.stage, name, None)
         self.wrong += self.stage.steady.ended()
 
-    def _until(self, is_so: Callable[[], bool], seconds: float, what: str) -> bool:
-        """Wait, and look on meanwhile. It is a broken promise when it takes too long."""
-        deadline = now() + seconds
-        while not is_so():
-            self.look()
-            if now() >= deadline:
-                self.wrong.append(f"not within {seconds:g} s: {what}")
-                return False
-            time.sleep(0.1)
-        return True
-
     # When the faults have stopped
 
     def _calm_down(self) -> None:
@@ -159,21 +137,18 @@ class Chaos:
         if stage.producer is not None:
             stage.producer.send(signal.SIGTERM)
             producer = stage.producer
-            self._until(lambda: not producer.is_running, 15.0, "the end of the producer")
+            self.until(lambda: not producer.is_running, 15.0, "the end of the producer")
         began = now()
-        self._until(lambda: not self._behind(), DRAIN, "each planned time")
+        self.until(lambda: not self._behind(), DRAIN, "each planned time")
         self._judge_schedules()
-        self._until(lambda: not self._unended(), DRAIN, "the end of every task")
+        self.until(lambda: not self._unended(), DRAIN, "the end of every task")
         self.table["seconds to drain"] = round(now() - began, 1)
-        self._until(
-            lambda: not audit(stage.control.connections, 0.3), 15.0, "an audit without findings"
-        )
-        self.wrong += [finding.sentence for finding in audit(stage.control.connections, 0.5)]
-        self.wrong += stage.steady.finish(self._until)
+        self.audit(stage.control.connections)
+        self.wrong += stage.steady.finish(self.until)
         # New listeners look through their spools at once: nothing may be open there that has ended.
         for node in stage.nodes:
             self._replace(node)
-        self._until(
+        self.until(
             lambda: not any(map(_open_attempts, stage.nodes)), 15.0, "a spool without open attempts"
         )
         self._leave()
@@ -216,24 +191,14 @@ class Chaos:
         )
         if sum(counts) < len(known):
             return known  # cheaper than a look at each
-        return [task for task, status in self._statuses(known).items() if status not in ENDED]
-
-    def _statuses(self, tasks: list[str]) -> dict[str, str | None]:
-        found: dict[str, str | None] = {}
-        for first in range(0, len(tasks), 500):
-            some = tasks[first : first + 500]
-            replies = self.stage.control.connections.read(
-                *[("HGET", keys.task(task), "status") for task in some]
-            )
-            found |= dict(zip(some, replies, strict=True))
-        return found
+        return unended(control.connections, known)
 
     def _replace(self, node: Node) -> None:
         old = node.listener
         if old is None or node.master is None:
             return
         os.kill(node.master, signal.SIGTERM)
-        self._until(
+        self.until(
             lambda: not old.is_running, LEAVE, f"the leaving of the master of node {node.name}"
         )
         node.start()
@@ -242,19 +207,19 @@ class Chaos:
         """Tell everybody to leave, and see that they do."""
         stage = self.stage
         for node in stage.nodes:
-            self._until(lambda node=node: node.master is not None, 10.0, "a master")  # type: ignore[misc]
+            self.until(lambda node=node: node.master is not None, 10.0, "a master")  # type: ignore[misc]
             if node.master is not None:
                 os.kill(node.master, signal.SIGTERM)
         if stage.scheduler is not None:
             stage.scheduler.send(signal.SIGTERM)
-        self._until(
+        self.until(
             lambda: not any(node.processes() for node in stage.nodes),
             LEAVE,
             "the leaving of the nodes",
         )
         for node in stage.nodes:
             node.end()
-        self._until(lambda: not stage.left(), LEAVE, "the end of all processes")
+        self.until(lambda: not stage.left(), LEAVE, "the end of all processes")
         self.table["processes left"] = len(stage.left())
         (held,) = stage.control.connections.read(("EXISTS", keys.listeners(QUEUE)))
         if held:
@@ -296,7 +261,10 @@ class Chaos:
             "declared lost": len(given_up),
             "done, and done again or given up": len(wasted),
         }
-        self.result |= {"lost": len(lost) + steady.lost, "doubled": len(again) + steady.doubled}
+        self.result |= {
+            "lost": len(lost) + len(steady.lost),
+            "doubled": len(again) + len(steady.doubled),
+        }
         self.table |= {
             "lost": len(lost),
             "doubled": len(again),
@@ -336,13 +304,13 @@ class Chaos:
             "redis": re.findall(r"^redis_version:(\S+)", info, re.MULTILINE)[0],
             "faults": self.injector.hits,
             "tasks": len(tasks) + steady.tasks,
-            "starts": len(runs) + steady.seen["start"].total(),
+            "starts": len(runs) + len(steady.ledger.runs),
             "rows": steady.usage.rows(),
         }
         self.table |= {
             "steady tasks": steady.tasks,
-            "  lost": steady.lost,
-            "  doubled": steady.doubled,
+            "  lost": len(steady.lost),
+            "  doubled": len(steady.doubled),
         }
         for whose, what, *ends, slope in [*steady.usage.rows(), *self._usage.rows()]:
             grown = ", ".join(f"{value:,.0f}" for value in ends)
@@ -399,43 +367,9 @@ def chaos(
     return run
 
 
-def report(run: Chaos) -> str:
-    """Return the table, and what is wrong."""
-    lines = [f"{name:45} {value}" for name, value in run.table.items()]
-    return "\n".join([*lines, *[f"WRONG: {sentence}" for sentence in run.wrong]])
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=180.0)
-    parser.add_argument(
-        "--tasks",
-        type=int,
-        default=0,
-        help="go on until so many have begun, for twice as long at most",
-    )
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
-    parser.add_argument(
-        "--directory", type=Path, help="where everything is written; stays, and must be empty"
-    )
-    parser.add_argument("--redis", choices=[*SERVICES], default="plain", help="what it happens to")
-    parser.add_argument(
-        "--result", type=Path, help="a file for what bin/bench --write-only writes of a run"
-    )
-    given = parser.parse_args(argv)
-    with contextlib.ExitStack() as stack:
-        directory = given.directory or Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="blueque-chaos-"))
-        )
-        directory.mkdir(exist_ok=True)
-        run = chaos(given.seconds, given.seed, directory, given.tasks, given.redis)
-        print(report(run), flush=True)
-        if given.result is not None:
-            given.result.write_text(json.dumps(run.result | {"wrong": run.wrong}, indent=1) + "\n")
-        if run.wrong:
-            print((directory / "chaos.log").read_text())
-    return bool(run.wrong)
+def prove(given: argparse.Namespace) -> Chaos:
+    return chaos(given.seconds, given.seed, given.directory, given.tasks, given.kind)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(prove, SERVICES, __doc__ or ""))

@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from chaos_ledger import CRASHED, Away, Ledger, Run
+from chaos_ledger import CRASHED, Away, Ledger, Run, now
+from chaos_node import QUEUE, Node, node_pid
 from chaos_services import Watched, start_again
-from chaos_stage import LEASE, LOST_AFTER, QUEUE, Node, Stage, node_pid, now
+from chaos_stage import LEASE, LOST_AFTER, Stage
 from running import is_keeper, is_there, parent_of, until
 from sentinels import freeze, thaw
 from wire import Wire
@@ -90,8 +91,7 @@ class Injector:
             self._undos.sort(key=lambda item: item[0])
             self._undos.pop(0)[1]()
         self._armed = None
-        for wire in self._stage.wires:
-            wire.cuts_after = False
+        self._arm(self._stage.wires, False)
         until(self.work, what="the end of the last fault")
 
     def note_stall(self, since: float, until: float) -> None:
@@ -331,7 +331,7 @@ class Injector:
             keeper = parent_of(run.process or 0)
             with contextlib.suppress(OSError):
                 if not self._stage.node(run.node).is_busy and is_keeper(keeper):
-                    return Victim(run, "its keeper", os.pidfd_open(keeper))
+                    return Victim(run, "keeper of", os.pidfd_open(keeper))
         return None
 
     def kill_keeper(self) -> str | None:
@@ -555,14 +555,18 @@ class Injector:
         """
         if self._armed is None:
             self._armed = self._wires() if self._stage.is_redis_well else None
-            for wire in self._armed[1] if self._armed is not None else ():
-                wire.cuts_after = True
+            self._arm(self._armed[1] if self._armed is not None else [], True)
             return None
         where, wires = self._armed
         if all(wire.cuts_after for wire in wires):
             return None
         self._armed = None
+        self._arm(wires, False)
         return where
+
+    def _arm(self, wires: list[Wire], is_so: bool) -> None:
+        for wire in wires:
+            wire.cuts_after = is_so
 
 
 def _end(away: Iterable[Away]) -> None:

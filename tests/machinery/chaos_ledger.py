@@ -5,6 +5,7 @@ the same time.
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,11 @@ CRASHED = "node crashed"
 BACK = 1.5  # seconds that may pass until others know that a node is back
 BETWEEN = 0.5  # seconds between two disturbances that are one to a node
 LAST_WORDS = 1.0  # seconds that a task may take from its last line to its exit record
+
+
+def now() -> float:
+    """Return the time by the clock of the ledger."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass
@@ -131,7 +137,7 @@ class Promises:
     """What the producer has been told."""
 
     def __init__(self, path: Path) -> None:
-        self._lines = Lines(path)
+        self.path, self._lines = path, Lines(path)
         self.tasks: dict[str, Promise] = defaultdict(Promise)
 
     def read(self) -> dict[str, Promise]:
@@ -139,10 +145,8 @@ class Promises:
             said: dict[str, Any] = json.loads(line)
             promise = self.tasks[said["task"]]
             if said["what"] in ("accepted", "unknown"):
-                promise.is_safe = said["is_safe"]
-                promise.how = said["how"]
-                promise.lock = said["lock"]
-                promise.parents = said["parents"]
+                for name in said.keys() - {"what", "task"}:
+                    setattr(promise, name, said[name])
                 promise.is_accepted = said["what"] == "accepted"
             elif said["what"] == "consent":
                 promise.consents += 1

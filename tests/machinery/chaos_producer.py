@@ -1,17 +1,20 @@
 """Enqueues, schedules, cancels and requeues until told to stop, and writes down what came of each
 call, one line for each.
 
-`PYTHONPATH=tests:tests/legacy python tests/machinery/chaos_producer.py URL QUEUE FILE SEED`
+`PYTHONPATH=tests:tests/legacy python tests/machinery/chaos_producer.py URL QUEUE FILE SEED [LOW HIGH
+REPLICAS]`: with these it only has a few tasks of LOW to HIGH seconds in line.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from blueque.errors import Contended, InvalidInput, OutcomeUnknown, RedisAway
 
 BACKLOG = 30  # tasks in line that are enough
 LAST = 40  # of our tasks that are still interesting
+FEW, PACE = 8, 0.15  # tasks in line of a Napper, and seconds between two of its looks
 LOCKS = {"one": 1, "two": 2}  # by name: how many may hold it
 SAFE = Retry(max=1000, backoff=0.2, factor=1.0, interruptions=1000)
 
@@ -27,10 +31,9 @@ SAFE = Retry(max=1000, backoff=0.2, factor=1.0, interruptions=1000)
 class Producer:
     """One program that uses Blueque."""
 
-    def __init__(self, url: str, queue: str, path: Path, seed: int) -> None:
-        self._queue = Client(url, patience=1.0).get_queue(queue)
-        self._inspector = Client(url, patience=1.0).get_inspector()
-        self._client = Client(url, patience=1.0)
+    def __init__(self, url: str, queue: str, path: Path, seed: int, replicas: int = 0) -> None:
+        self._client = Client(url, patience=1.0, replicas=replicas)
+        self._queue, self._inspector = self._client.get_queue(queue), self._client.get_inspector()
         self._path, self._random = path, random.Random(seed)
         self._last: list[str] = []
         self._requeued: set[str] = set()  # once each, or few would end otherwise
@@ -71,19 +74,25 @@ class Producer:
         }
         parents = die.sample(self._last, min(2, len(self._last))) if die.random() < 0.1 else []
         words = f"{how} {seconds:.3f}"
-        facts = {"is_safe": is_safe, "how": how, "lock": lock, "parents": parents}
+        call = self._queue.enqueue
+        if parents:
+            call = functools.partial(call, after=after(any=parents))
+        elif die.random() < 0.15:
+            call = functools.partial(self._queue.schedule, eta=time.time() + die.uniform(0.1, 3))
+        task = self._make(
+            lambda: call(words, **options), is_safe=is_safe, how=how, lock=lock, parents=parents
+        )
+        self._last = [*self._last, task][-LAST:]
+
+    def _make(self, call: Callable[[], str], **facts: Any) -> str:
+        """Make a task, and note what came of that."""
         try:
-            if parents:
-                task = self._queue.enqueue(words, after=after(any=parents), **options)
-            elif die.random() < 0.15:
-                task = self._queue.schedule(words, time.time() + die.uniform(0.1, 3), **options)
-            else:
-                task = self._queue.enqueue(words, **options)
+            task = call()
         except OutcomeUnknown as error:
             self._note("unknown", error.task_id, **facts)
             raise
         self._note("accepted", task, **facts)
-        self._last = [*self._last, task][-LAST:]
+        return task
 
     def _cancel(self, task: str) -> None:
         try:
@@ -115,6 +124,28 @@ class Producer:
         os.close(file)
 
 
+class Napper(Producer):
+    """One that has a few tasks of so many seconds in line, and nothing else."""
+
+    def __init__(self, *own: Any, low: float, high: float, replicas: int) -> None:
+        super().__init__(*own, replicas=replicas)
+        self._seconds = low, high
+
+    def _step(self) -> None:
+        time.sleep(PACE)
+        if self._inspector.pending(self._queue.name) < FEW:
+            words = f"nap {self._random.uniform(*self._seconds):.3f}"
+            self._make(lambda: self._queue.enqueue(words))
+
+
+def main(url: str, queue: str, path: str, seed: str, *naps: str) -> None:
+    own = (url, queue, Path(path), int(seed))
+    if not naps:
+        Producer(*own).run()
+        return
+    low, high, replicas = map(float, naps)
+    Napper(*own, low=low, high=high, replicas=int(replicas)).run()
+
+
 if __name__ == "__main__":
-    url, queue, path, seed = sys.argv[1:]
-    Producer(url, queue, Path(path), int(seed)).run()
+    main(*sys.argv[1:])

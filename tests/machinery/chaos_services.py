@@ -142,6 +142,9 @@ class _SentinelWire(Wire):
             with self._theirs.wrap_socket(plain, server_hostname="127.0.0.1") as server:
                 self._forward(own, server)
 
+    def answer_strikes(self, server: socket.socket, data: bytes) -> bool:
+        return False  # a Sentinel has no transactions
+
     def _named(self, data: bytes) -> bytes:
         for old, new in self._ports.items():
             data = data.replace(old, new)

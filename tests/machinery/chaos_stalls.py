@@ -8,7 +8,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from chaos_stage import now
+from chaos_ledger import now
 
 LOOK = 0.02  # seconds between two looks
 SHORTEST = 0.3  # seconds; what is shorter, everybody has to live with

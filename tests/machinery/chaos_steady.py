@@ -7,24 +7,29 @@ through each outage. What they use must not grow with the number of tasks that t
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
 import re
 import signal
 import sys
-from collections import Counter
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from chaos_ledger import Lines
+from chaos_ledger import Ledger, Promises, doubled
+from chaos_node import QUEUE, Node, start_producer
 from chaos_samples import Usage
-from running import Program, Programs, is_keeper, patched, until
+from chaos_services import Network
+from running import BLUEQUE, Program, is_keeper, patched, until
 
 from blueque import Client
 from blueque.system import process
 
-QUEUE, SLOTS = "steady", 2
 KEPT = 5  # seconds for which finished tasks stay, and the files of their attempts
 DRAIN = 30.0  # seconds
+LOOK_EVERY, ANSWER = 1.0, 10.0  # seconds between two looks at the page, and that it may take
 TOKEN = "of the steady part"
 CONFIG = f"""
     [listener]
@@ -33,62 +38,56 @@ CONFIG = f"""
     [retention]
     complete = "{KEPT}s"
 """
-WORK = """
-    import os, time
-
-    def run(task):
-        note("start", task)
-        time.sleep(0.01)
-        note("end", task)
-
-    def note(what, task):
-        ledger = os.open("ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.write(ledger, f"{what} {task.id}\\n".encode())
-        os.close(ledger)
-"""
 # Else what is to be deleted would leave in heaps, and hide what grows.
 OFTEN = patched({"node.master._PRUNE_EVERY": KEPT / 2, "scheduler.scheduler.PRUNE_EVERY": KEPT / 2})
 
 
 class Steady:
-    """control: has no wire in between; url: has one. Both name the database."""
+    """control: has no wire in between; network: has one. Both name the database."""
 
-    def __init__(self, control: Client, url: str, directory: Path) -> None:
+    def __init__(self, control: Client, network: Network, directory: Path, seed: int) -> None:
         directory.mkdir()
-        self.control, self._directory = control, directory
-        self.programs = Programs(url, directory, OFTEN | {"BLUEQUE_WEB_TOKEN": TOKEN})
+        self.control, self._directory, self._seed = control, directory, seed
+        more = OFTEN | {"BLUEQUE_WEB_TOKEN": TOKEN}
+        work = ("--reuse", "20", "--config", "blueque.toml")
+        self.node = Node("node", network, directory, *work, slots=2, environ=more)
         self._of: dict[str, Program] = {}
-        self._lines = {name: Lines(directory / name) for name in ("ledger", "told")}
-        self.seen: dict[str, Counter[str]] = {
-            what: Counter() for what in ("start", "end", "accepted", "unknown")
-        }
+        self.ledger = Ledger(directory / "ledger")
+        self.promises = Promises(directory / "accepted")
         self.usage = Usage()
+        self._is_over = threading.Event()
 
     def open(self) -> None:
-        programs = self.programs
-        programs.write(WORK)
-        file = str(programs.write(CONFIG, "blueque.toml"))
-        work = ("work:run", "--reuse", "20", "--config", file)
-        self._of["master"] = programs.listener(*work, queue=QUEUE, slots=SLOTS, is_awaited=False)
+        programs = self.node.programs
+        programs.write(CONFIG, "blueque.toml")
+        self.node.start()
+        assert self.node.listener is not None
+        self._of["master"] = self.node.listener
+        own = ("--redis-url", programs.url, "--config", "blueque.toml")
         self._of["scheduler"] = programs.start(
-            [sys.executable, "-m", "blueque.cli.scheduler", "--redis-url", programs.url]
-            + ["--config", file]
+            [sys.executable, "-m", "blueque.cli.scheduler", *own]
         )
-        page = self._of["page"] = programs.start(
-            [sys.executable, "-m", "blueque.cli.main", "web", "--listen", "127.0.0.1:0"]
-            + ["--redis-url", programs.url, "--config", file]
+        page = programs.start([*BLUEQUE, "web", "--listen", "127.0.0.1:0", *own])
+        self._of["page"] = page
+        address = until(lambda: re.search(r"http://([^/\s]+)", page.log), 60.0, "the page")
+        threading.Thread(target=self._look_on, args=(address[1],), daemon=True).start()
+        self._of["producer"] = start_producer(
+            programs, self._directory / "accepted", self._seed, 0.01, 0.01, 0
         )
-        address = until(lambda: re.search(r"http://[^/\s]+", page.log), 60.0, "the page")
-        user = str(Path(__file__).parent / "chaos_user.py")
-        told = str(self._directory / "told")
-        self._of["user"] = programs.start(
-            [sys.executable, user, programs.url, QUEUE, told, address[0], TOKEN]
-        )
+
+    def _look_on(self, place: str) -> None:
+        """Look at two pages now and then, as a browser with a login does."""
+        cookie = ""
+        while not self._is_over.wait(LOOK_EVERY):
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                cookie = cookie or _log_in(place)
+                for path in ("/", f"/queues/{QUEUE}"):
+                    _ask(place, "GET", path, headers={"Cookie": cookie})
 
     def sample(self, is_redis_well: bool) -> None:
         """Note what all of it uses, until it is to end."""
         self._read()
-        if "user" not in self._of:
+        if "producer" not in self._of:
             return
         usage, tasks = self.usage, self.tasks
         usage.processes("master", [self._of["master"].pid], tasks)
@@ -98,7 +97,7 @@ class Steady:
         usage.processes("keepers", keepers, tasks)
         for name in ("scheduler", "page"):
             usage.processes(name, [self._of[name].pid], tasks)
-        sizes = list(_sizes(self._directory / "spool"))
+        sizes = list(_sizes(self.node.programs.directory / "spool"))
         usage.take("spool", "files", tasks, len(sizes))
         usage.take("spool", "bytes", tasks, sum(sizes))
         if is_redis_well:
@@ -118,56 +117,41 @@ class Steady:
         wait: waits until something is so, for so many seconds, and takes what it waits for in words.
         """
         wrong = self.ended()
-        user = self._of.pop("user", None)
-        if user is not None:
-            user.send(signal.SIGTERM)
-            wait(lambda: not user.is_running, DRAIN, "the end of the user")
-        wait(lambda: not self._unended(), DRAIN, "the end of each task of the steady part")
-        for name, program in self._of.items():
-            program.send(signal.SIGTERM)
-            wait(lambda program=program: not program.is_running, DRAIN, f"the end of the {name}")  # type: ignore[misc]
-        self._of.clear()
-        self._read()
-        return wrong + self._wrong() + self.usage.wrong()
-
-    def _unended(self) -> list[str]:
-        self._read()
-        ended = self.seen["end"]
-        return [task for task in self.seen["accepted"] if task not in ended]
-
-    def _wrong(self) -> list[str]:
-        """Return in sentences which tasks have not run exactly once."""
-        seen = self.seen
-        wrong = [
-            f"steady task {task} was started {seen['start'][task]} times, and came {seen['end'][task]} times to its end"
-            for task in seen["accepted"]
-            if (seen["start"][task], seen["end"][task]) != (1, 1)
-        ]
-        wrong += [
-            f"steady task {task}, whose answer was lost, was started {count} times"
-            for task, count in seen["start"].items()
-            if count > 1 and task not in seen["accepted"]
-        ]
-        return wrong
+        self._is_over.set()
+        for name in ("producer", "master", "scheduler", "page"):
+            program = self._of.pop(name, None)
+            if program is not None:
+                program.send(signal.SIGTERM)
+                wait(
+                    lambda program=program: not program.is_running, DRAIN, f"the end of the {name}"
+                )  # type: ignore[misc]
+            if name == "producer":
+                wait(lambda: not self.lost, DRAIN, "the end of each task of the steady part")
+        wrong += [f"steady task {task} has not come to its end" for task in self.lost]
+        return wrong + self.doubled + self.usage.wrong()
 
     @property
     def tasks(self) -> int:
         """How many have ended."""
-        return self.seen["end"].total()
+        return sum(run.ended for run in self.ledger.runs)
 
     @property
-    def lost(self) -> int:
-        return len(self._unended())
+    def lost(self) -> list[str]:
+        self._read()
+        ended = {run.task for run in self.ledger.runs if run.ended}
+        return [
+            task
+            for task, promise in self.promises.tasks.items()
+            if promise.is_accepted and task not in ended
+        ]
 
     @property
-    def doubled(self) -> int:
-        return sum(count > 1 for count in self.seen["start"].values())
+    def doubled(self) -> list[str]:
+        return doubled(self.ledger.runs, self.promises.tasks)
 
     def _read(self) -> None:
-        for lines in self._lines.values():
-            for line in lines:
-                what, _, task = line.partition(" ")
-                self.seen[what][task] += 1
+        self.ledger.read()
+        self.promises.read()
 
 
 def _sizes(directory: Path) -> Iterator[int]:
@@ -178,3 +162,18 @@ def _sizes(directory: Path) -> Iterator[int]:
                 yield os.stat(os.path.join(parent, name)).st_size
             except OSError:
                 continue
+
+
+def _log_in(place: str) -> str:
+    headers = {"Sec-Fetch-Site": "same-origin", "Content-Type": "application/x-www-form-urlencoded"}
+    answer = _ask(place, "POST", "/login", f"token={TOKEN}", headers)
+    return (answer.getheader("set-cookie") or "").partition(";")[0]
+
+
+def _ask(place: str, *request: Any, **more: Any) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection(place, timeout=ANSWER)
+    with contextlib.closing(connection):
+        connection.request(*request, **more)
+        answer = connection.getresponse()
+        answer.read()
+    return answer

@@ -5,12 +5,13 @@ again and puts attempts back, over a spool that is the ledger of the run.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
 import schedule_actors
 from actors import drain_tied, execute, spawn
-from group_actors import GROUP
+from group_actors import drive_group
 from oracle import State
 from transactions import protocol
 from world import MAX_BYTES, QUEUE, World, insist
@@ -19,14 +20,12 @@ from blueque.connection.redis import Redis
 from blueque.errors import NoSuchGroup, NotOwner, NotRegistered, RedisAway, Taken, WrongGroup
 from blueque.listener.processor import Processor
 from blueque.model import keys
-from blueque.model.group_terms import Terms
 from blueque.model.states import FINISHED, HELD
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.node import attempt_end
 from blueque.node.adoption import Adoption
 from blueque.node.attempt_end import AttemptEnd
-from blueque.producer.keyed_groups import open_keyed
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.feeding import Cursor, FeedChunk, FeedRef, Whole, Window
 from blueque.queries.inspector import Inspector
@@ -241,20 +240,12 @@ def hand_back(world: World, redis: Redis, node: str) -> None:
 
 
 def drive(world: World, redis: Redis) -> None:
-    """Be a call with keys, which makes all its members again if Redis has lost some of them."""
-    if any(insist(lambda: put_and_close(redis)) for _ in range(TRIES)):
-        world.ledger.notes.append("closed")
-
-
-def put_and_close(redis: Redis) -> bool:
-    try:
-        opened = open_keyed(redis, QUEUE, GROUP, Terms())
-        for key in (b"k1", b"k2"):
-            opened.put(redis, NewTasks((), [(b"ok", False)], keys=[key]), {})
-        opened.close(redis, 2)
-    except (WrongGroup, NoSuchGroup):  # Redis may have lost members, or that it was opened
-        return False
-    return True
+    """Be a call with keys, which is made again if Redis has lost members, or that it was opened."""
+    for _ in range(TRIES):
+        with suppress(WrongGroup, NoSuchGroup):
+            drive_group(world, redis)
+            world.ledger.notes.append("closed")
+            return
 
 
 def feed(world: World, redis: Redis) -> None:

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from failovers import REPLICAS, SENTINELS, VARIANTS, Variant
 from running import until
-from sentinels import FAULTS, WHOLE, watched
+from sentinels import WHOLE, watched
 
 from blueque import Client
 from blueque.connection.sentinel import ASK_EVERY
@@ -91,11 +91,7 @@ def lost(fault: str, variant: Variant, directory: Path) -> dict[str, tuple[int, 
         for thread in threads:
             thread.start()
         time.sleep(2)
-        primary = service.primary()
-        FAULTS[fault](service, primary)
-        service.other_than(primary)
-        time.sleep(ASK_EVERY + 3)  # all have left it by then
-        service.heal(primary)
+        service.strike(fault, "no queue", ASK_EVERY + 3)  # all have left the primary by then
         until(service.is_whole, WHOLE, "all replicas at the primary")
         over.set()
         for thread in threads:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import pytest
 from chaos import Chaos
 from chaos_faults import ADOPTED_WITHIN, FAULTS
-from chaos_stage import QUEUE, now, open_stage
+from chaos_ledger import now
+from chaos_node import QUEUE
+from chaos_stage import open_stage
 from running import until
 
 

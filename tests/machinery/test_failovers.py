@@ -7,10 +7,10 @@ from __future__ import annotations
 import logging
 import os
 
-from failovers import Pace, fail_over, report
+from failovers import Pace, fail_over
 from sentinels import FAULTS
 
-QUICK = Pace(task=(1.0, 4.0), held=(0.0, 1.0), at_once=True)
+QUICK = Pace(task=(1.0, 4.0), held=1.0, at_once=True)
 
 
 def test_with_replicas_that_confirm_nothing_is_lost_or_run_twice_in_a_failover(tmp_path, caplog):
@@ -19,6 +19,6 @@ def test_with_replicas_that_confirm_nothing_is_lost_or_run_twice_in_a_failover(t
 
     run = fail_over("replicas", tmp_path, seed, 0.0, len(FAULTS), pace=QUICK)
 
-    print(report(run), (tmp_path / "failovers.log").read_text(), sep="\n")
+    print(run.report())
     assert run.wrong == []
     assert [run.table[f"  {kind}"] for kind in FAULTS] == [1] * len(FAULTS)
