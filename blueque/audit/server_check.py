@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque.connection.redis import Redis, raise_refusal, time_of
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.model.encoding import known_count
 from blueque.queries.listeners import shared_hosts
 from blueque.queries.server import ASKED, CONFIRMING, WATCHED, server_facts
-from blueque.text.format import span
+from blueque.text.format import size, span
 
 if TYPE_CHECKING:
     from blueque.queries.listeners import Node
@@ -171,13 +172,13 @@ def _role(facts: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _memory(facts: Mapping[str, str]) -> Iterator[Check]:
-    used = _number(facts, "used_memory")
-    limit = _number(facts, "maxmemory") or _number(facts, "total_system_memory")
+    used = known_count(facts.get("used_memory"))
+    limit = known_count(facts.get("maxmemory")) or known_count(facts.get("total_system_memory"))
     if used is not None:
-        sentence = f"memory: {_size(used)}{f' of {_size(limit)}' if limit else ''} in use"
+        sentence = f"memory: {size(used)}{f' of {size(limit)}' if limit else ''} in use"
         if limit and used > FULL * limit:
             then = "the machine has no more: set maxmemory, so that Redis refuses (OOM) and is not killed"
-            if _number(facts, "maxmemory"):
+            if known_count(facts.get("maxmemory")):
                 when = f"it {REFUSES}" if used > limit else "when it is full, Redis refuses all"
                 then = f"{when} (OOM): raise maxmemory"
             sentence = f"{sentence}, and {then}; delete finished tasks (blueque delete)."
@@ -221,9 +222,11 @@ def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
     """Yield a failure if replicas are missing, so that changes are refused or not confirmed;
     warnings if a failover may lose what it acknowledges, or cannot happen.
     """
-    replicas, confirming = (_number(facts, name) or 0 for name in ("connected_slaves", CONFIRMING))
+    replicas, confirming = (
+        known_count(facts.get(name)) or 0 for name in ("connected_slaves", CONFIRMING)
+    )
     least, close = (
-        _number(facts, name) for name in ("min-replicas-to-write", "min_slaves_good_slaves")
+        known_count(facts.get(name)) for name in ("min-replicas-to-write", "min_slaves_good_slaves")
     )
     has = "it has 1 replica" if replicas == 1 else f"it has {replicas} replicas"
     if facts.get("role") != "master":
@@ -254,7 +257,7 @@ def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
 
 def _replica(facts: Mapping[str, str]) -> Iterator[Check]:
     """Yield a warning if a replica is not up to date."""
-    lag = _number(facts, "lag") or 0
+    lag = known_count(facts.get("lag")) or 0
     stands = f"is {lag} s behind"
     if facts.get("state") != "online":
         stands = f"has no copy yet (state {facts.get('state')})"
@@ -276,17 +279,3 @@ def _clock(redis: Redis, clock: Callable[[], float]) -> Check:
     if skew - (after - before) / 2 > SKEW:
         return Check("clock", "warn", f"{sentence}: times and ages shown are wrong by that.")
     return Check("clock", "ok", f"{sentence}.")
-
-
-def _number(facts: Mapping[str, str], name: str) -> int | None:
-    text = facts.get(name, "")
-    return int(text) if text.isdecimal() else None
-
-
-def _size(size: int) -> str:
-    amount = float(size)
-    for unit in ("B", "KB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"

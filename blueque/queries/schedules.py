@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import (
@@ -204,18 +204,14 @@ def _watched(name: str) -> Reader[Watched | None]:
     return Watched(
         name,
         fields.get("queue"),
-        _number(fields, "at"),
+        seconds_of(fields.get("at")),
         left_out,
-        int(_number(fields, "failures") or 0),
+        int(seconds_of(fields.get("failures")) or 0),
         fields.get("current"),
-        _number(fields, "paused"),
+        seconds_of(fields.get("paused")),
         is_more,
-        _number(fields, "last"),
+        seconds_of(fields.get("last")),
     )
-
-
-def _number(fields: Mapping[str, str], name: str) -> float | None:
-    return seconds_of(fields.get(name))
 
 
 def _left_out(texts: Sequence[str]) -> tuple[int, bool]:

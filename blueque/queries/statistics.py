@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import histogram, keys
-from blueque.model.encoding import day_of, require_whole
+from blueque.model.encoding import day_of, require_whole, seconds_of
 from blueque.model.parts import in_parts
 from blueque.model.states import LOST
 from blueque.text.eta import read_progress
@@ -242,9 +242,9 @@ def read_numbers(fields: Mapping[str, str]) -> Numbers:
     squares: dict[str, float] = {}
     buckets: dict[str, dict[int, int]] = {}
     for name, text in fields.items():
-        value = _number(text)
+        value = seconds_of(text)
         event, _, part = name.rpartition("_")
-        if value is None:
+        if value is None or not 0 <= value < _BEYOND:
             continue
         if name.startswith("error:"):
             errors[name.removeprefix("error:")] = int(value)
@@ -284,11 +284,3 @@ def _hashes(redis: Redis, names: Sequence[str]) -> Iterator[dict[str, str]]:
     for some in in_parts(names, HASHES_AT_ONCE):
         for reply in redis.read(*[("HGETALL", name) for name in some]):
             yield as_hash(reply)
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value < _BEYOND else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 from blueque.text import format
 
@@ -67,7 +67,7 @@ def iso_day(number: int) -> str:
 
 def stamp(instant: float | None, length: float = _DAY) -> str:
     """Return 2026-11-21 05:26; with seconds when the whole span is shorter than an hour."""
-    moment = None if instant is None else _moment(instant)
+    moment = format.utc_moment(instant)
     if moment is None:
         return "-"
     return (
@@ -79,7 +79,7 @@ def stamp(instant: float | None, length: float = _DAY) -> str:
 
 def tick(instant: float, step: float) -> str:
     """Return an instant for an axis with a label each `step` seconds."""
-    moment, number = _moment(instant), math.floor(instant / _DAY)
+    moment, number = format.utc_moment(instant), math.floor(instant / _DAY)
     if moment is None or step >= 90 * _DAY:
         return month(number) if moment else "-"
     if step < 60:
@@ -104,10 +104,3 @@ def natural(name: str) -> list[tuple[int, str]]:
         (int(part), "") if part.isdecimal() else (-1, part)
         for part in re.split(r"([0-9]{1,9})", name)
     ]
-
-
-def _moment(instant: float) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(instant, UTC)
-    except (ValueError, OverflowError, OSError):  # outside the calendar of Python
-        return None

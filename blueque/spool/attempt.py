@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from blueque.model.encoding import quick_json
+from blueque.model.encoding import quick_json, seconds_of
 from blueque.spool import progress_file
 from blueque.spool.exit_record import usable, usable_ending
 from blueque.system import plain_files
@@ -445,7 +445,8 @@ class Attempt:
         notes = []
         for line in self._note_lines(is_over)[:MAX_NOTES]:
             time_of, separator, text = line.partition("\t")
-            at = _time(time_of) if separator else None
+            seconds = seconds_of(time_of) if separator else None
+            at = seconds if seconds is not None and 0 < seconds < _LATEST else None
             notes.append((one_line(line if at is None else text), at))
         return notes
 
@@ -463,14 +464,6 @@ class Attempt:
             return plain_files.tail(f"{self.path}/{name}", size).decode("utf-8", "replace")
         except OSError:
             return ""
-
-
-def _time(text: str) -> float | None:
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return seconds if 0 < seconds < _LATEST else None
 
 
 def is_wanted(path: str) -> bool:

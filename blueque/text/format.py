@@ -85,7 +85,7 @@ def times(**moments: float | None) -> dict[str, str | float | None]:
     """Return each time twice for JSON: `<name>` as ISO 8601 in UTC, `<name>_seconds` as Unix time."""
     pairs: dict[str, str | float | None] = {}
     for name, seconds in moments.items():
-        moment = _moment(seconds)
+        moment = utc_moment(seconds)
         pairs[name] = (
             None
             if moment is None
@@ -102,7 +102,7 @@ def due(eta: float, now: float) -> str:
 
 def stamp(seconds: float | None, is_utc: bool) -> str:
     """Return a time with its zone: 2026-11-21 05:26:11 UTC."""
-    moment = _moment(seconds)
+    moment = utc_moment(seconds)
     if moment is None:
         return "-"
     try:
@@ -112,7 +112,8 @@ def stamp(seconds: float | None, is_utc: bool) -> str:
     return shown.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def _moment(seconds: float | None) -> datetime | None:
+def utc_moment(seconds: float | None) -> datetime | None:
+    """Return a time in UTC; None: there is none, or it is outside the calendar."""
     from datetime import UTC, datetime  # here: a task process does not need it
 
     try:
