@@ -59,7 +59,7 @@ def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
     else:
         text, encoding = _to_json(value, what), "json"
         _require_text_keys(value, what)
-    size = len(text) if text.isascii() else len(_to_utf8(text, what))
+    size = len(text) if text.isascii() else len(to_utf8(text, what))
     if size > limit:
         raise TooLarge(what, size, limit)
     return text, encoding
@@ -68,7 +68,7 @@ def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
 def encode_json(value: Any, what: str, limit: int) -> str:
     """Return the value as JSON, a string too. Raises what `encode` raises."""
     text = _to_json(value, what)
-    size = len(text) if text.isascii() else len(_to_utf8(text, what))
+    size = len(text) if text.isascii() else len(to_utf8(text, what))
     if size > limit:
         raise TooLarge(what, size, limit)
     _require_text_keys(value, what)
@@ -99,6 +99,16 @@ def quick_encoder(limit: int) -> Callable[[Any], tuple[bytes, bool]]:
         return text.encode(), encoding is not None
 
     return encode_one
+
+
+def to_utf8(text: str, what: str) -> bytes:
+    """Return text in UTF-8. what: names it in an error. Raises InvalidInput."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"{what}: {text[error.start]!r} at position {error.start} is not a character"
+        ) from error
 
 
 def is_sealed(encoding: str | None) -> bool:
@@ -291,7 +301,7 @@ def _require_name(name: object, what: str) -> str:
         raise InvalidInput(f"a {what} name cannot be empty")
     if "\0" in name:
         raise InvalidInput(f"the {what} name {name!r} holds a NUL character")
-    size = len(_to_utf8(name, f"the {what} name"))
+    size = len(to_utf8(name, f"the {what} name"))
     if size > MAX_NAME:
         raise InvalidInput(
             f"the {what} name {name[:20]!r}... takes {size} bytes; the limit is {MAX_NAME}"
@@ -355,12 +365,3 @@ def _to_json(value: Any, what: str) -> str:
         raise InvalidInput(unfit_value.why(value, what, error)) from None
     except RecursionError as error:
         raise InvalidInput(f"{what}: nested too deeply for JSON") from error
-
-
-def _to_utf8(text: str, what: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"{what}: {text[error.start]!r} at position {error.start} is not a character"
-        ) from error

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model.encoding import require_number
+from blueque.model.encoding import require_number, to_utf8
 from blueque.model.units import parse_duration
 
 MAX_KEY_BYTES = 1000
@@ -217,12 +217,7 @@ def require_key(key: object, what: str = "a key") -> str:
         raise InvalidType(
             f"{what} must be text or a whole number, and this is of type {type(key).__name__}"
         )
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"{what}: {key[error.start]!r} at position {error.start} is not a character"
-        ) from error
+    size = len(to_utf8(key, what))
     if not 0 < size <= MAX_KEY_BYTES:
         raise InvalidInput(f"{what} takes 1 to {MAX_KEY_BYTES} bytes, not {size}")
     return key

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from blueque.errors import InvalidInput, InvalidType, TooLarge
-from blueque.model.encoding import encode_json
+from blueque.model.encoding import encode_json, to_utf8
 
 MAX_BYTES = 200  # of a title or a tag
 MOST_TAGS = 20
@@ -106,12 +106,7 @@ def bytes_left_for_parameters(options: Mapping[str, Any], max_bytes: int) -> int
 def _require_text(text: object, what: str) -> str:
     if not isinstance(text, str):
         raise InvalidType(f"{what} is text, not {type(text).__name__}")
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"{what}: {text[error.start]!r} at position {error.start} is not a character"
-        ) from error
+    size = len(to_utf8(text, what))
     if not 0 < size <= MAX_BYTES:
         raise InvalidInput(f"{what} takes 1 to {MAX_BYTES} bytes, not {size}")
     return text
