@@ -15,6 +15,7 @@ from blueque.errors import InvalidInput, TooLarge
 from blueque.model import trace
 from blueque.model.encoding import encode, printable, quick_json
 from blueque.model.outcomes import Outcome
+from blueque.model.units import require_callable_name
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import MAX_ERROR, Record, record_of_exit
@@ -128,9 +129,7 @@ def resolve(name: str, load: Callable[[str], Any] = importlib.import_module) -> 
 
     load: imports a module.
     """
-    module_name, _, path = name.partition(":")
-    if not module_name or not path:
-        raise InvalidInput(f"{name!r} is not of the form package.module:callable")
+    module_name, _, path = require_callable_name(name).partition(":")
     found: Any = load(module_name)
     for part in path.split("."):
         try:
