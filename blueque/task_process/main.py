@@ -205,11 +205,12 @@ def _record_of(error: BaseException, task: RunningTask | BaseException) -> Recor
     return record_of(error, is_asked_to_stop=is_asked)
 
 
-def _as_stored(task: RunningTask, encoding: str | None, record: Record) -> Record:
-    """Return an exit record as Redis is to have it. encoding: of the parameters in Redis."""
+def _as_stored(task: RunningTask | BaseException, assignment: Assignment, record: Record) -> Record:
+    """Return an exit record as Redis is to have it."""
     payloads = payloads_of({})
-    if payloads is None:
+    if payloads is None or isinstance(task, BaseException):
         return record
+    encoding = None if assignment.task is None else assignment.task[1].get("parameters_encoding")
     try:
         return payloads.record(task.id, task.queue or "", encoding, record)
     except BluequeError:  # the listener does it, with the keys that it has read
@@ -263,13 +264,7 @@ def _run(
     if setting is not None:
         setting.threads = left.threads
     record["finished"] = time.time()
-    stored = record
-    if isinstance(task, RunningTask):
-        encoding = (
-            None if assignment.task is None else assignment.task[1].get("parameters_encoding")
-        )
-        stored = _as_stored(task, encoding, record)
-    if not _write_exit(attempt, stored):
+    if not _write_exit(attempt, _as_stored(task, assignment, record)):
         return 1, False, is_plain
     say(RECORDED)
     if work is not None and work.after is not None and isinstance(task, RunningTask):
