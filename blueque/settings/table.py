@@ -42,7 +42,11 @@ _REDIS = (
     ),
     Setting(
         "replicas_timeout",
-        Kind(values.read_replicas_timeout, "DURATION", write=write_duration),
+        Kind(
+            lambda value: client_settings.require_replicas_timeout(values.read_duration(value)),
+            "DURATION",
+            write=write_duration,
+        ),
         "How long one try waits for them; a call tries again while it has patience.",
         default=client_settings.REPLICAS_TIMEOUT,
     ),

@@ -14,7 +14,6 @@ from blueque.connection.addresses import address_of
 from blueque.connection.redis_py import require_options
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, queue_order
-from blueque.model.client_settings import require_replicas_timeout
 from blueque.model.encoding import (
     CENTURY,
     encode,
@@ -186,10 +185,6 @@ def read_select(value: Any) -> str:
 def read_duration(value: Any) -> float:
     seconds = parse_duration(value) if isinstance(value, str) else value
     return require_number(seconds, "it", 0.001, CENTURY)
-
-
-def read_replicas_timeout(value: Any) -> float:
-    return require_replicas_timeout(read_duration(value))
 
 
 def read_days(value: Any) -> int:
