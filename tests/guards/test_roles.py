@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from protocol_pages import sent
 from test_document import SAMPLES, Sample
 from transactions import TRANSACTIONS
 
@@ -184,3 +185,19 @@ def test_a_role_has_no_other_command(users, redis, role):
     replied = zip(others, map(str, replies), strict=True)
     assert [pair for pair in replied if not re.search("NOPERM|not allowed", pair[1])] == []
     assert len(others) > 140  # Redis 6.2 names no subcommands
+
+
+@pytest.mark.parametrize("role", FUNCTIONS)
+def test_a_role_has_each_command_of_its_functions_for_its_keys(users, role):
+    connection, rights = users.redis(role).connection(), permissions.ROLES[role].commands
+    tried = {
+        (command, *[roles.pattern_of(key).replace("*", "0")] * (rights[command.lower()] - 1))
+        for function in FUNCTIONS[role]
+        for command, key, _ in sent(function)
+        if key and command != "COPY"  # which has two
+    }
+    connection.exchange([("MULTI",)])
+
+    refused = [str(reply) for reply in connection.exchange([*tried]) if "NOPERM" in str(reply)]
+
+    assert refused == []

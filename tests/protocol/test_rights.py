@@ -99,13 +99,6 @@ def test_nothing_is_tried_without_a_transaction(user, state, cli):
     assert state() == before
 
 
-def test_keys_that_the_user_may_not_touch_are_seen_at_the_start(user):
-    client = Client(user("+@all", "resetkeys", "~blueque_queues"), patience=0)
-
-    with pytest.raises(RedisRefused, match="this user lacks, as listener: ~blueque_"):
-        require_rights(client.connections, "listener", ["video"])
-
-
 def test_a_user_for_the_keys_of_one_queue_is_enough_for_its_listener(programs, user, client):
     of_tasks = [f"{kind}_*" for kind in ("task", "log", "head", "history", "recent", "checkpoint")]
     patterns = [f"~blueque_{name}" for name in ("queues", *of_tasks, "*_video", "*_video_*")]
