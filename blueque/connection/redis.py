@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 import hiredis
@@ -200,7 +200,7 @@ class Redis:
                     connection.look_ahead = None
                     connection.exchange([("UNWATCH",)])  # or the EXEC may answer nil
                 replies = connection.exchange(commands)
-                raise_not_now(replies)
+                raise_refusal(replies, NOT_NOW)
                 return (
                     replies
                     if self.wrong_types is None
@@ -308,21 +308,12 @@ def name_refused(commands: Sequence[Command], replies: Sequence[Any]) -> None:
             reply.command = " ".join(map(str, words))
 
 
-def raise_refusal(replies: Sequence[Any]) -> None:
-    """Raise the first error among the replies."""
+def raise_refusal(replies: Sequence[Any], only: Collection[str] | None = None) -> None:
+    """Raise the first error among the replies. only: with one of these codes."""
     if RedisRefused not in map(type, replies):  # the usual case
         return
     for reply in replies:
-        if isinstance(reply, RedisRefused):
-            raise reply
-
-
-def raise_not_now(replies: Sequence[Any]) -> None:
-    """Raise the first error among the replies with which Redis refuses for a while."""
-    if RedisRefused not in map(type, replies):  # the usual case
-        return
-    for reply in replies:
-        if isinstance(reply, RedisRefused) and reply.code in NOT_NOW:
+        if isinstance(reply, RedisRefused) and (only is None or reply.code in only):
             raise reply
 
 
