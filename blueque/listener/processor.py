@@ -246,7 +246,7 @@ class Processor:
     def _sealer(self) -> Sealer | None:
         """Return how what the task leaves behind is stored; None: as it is. Raises InvalidInput."""
         payloads = self._payloads
-        return None if payloads is None else payloads.sealer_of(self._queue, self._encoding)
+        return None if payloads is None else payloads.sealer(self._queue, self._encoding)
 
     def _as_stored(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an exit record as it is stored: its process may have done that. Raises InvalidInput,

@@ -140,16 +140,18 @@ class Payloads:
             found["QUEUES"] = " ".join(self._queues)
         return {f"{VARIABLE}{name}": text for name, text in found.items()}
 
-    def sealer(self, queue: str) -> Sealer | None:
-        """Return how payloads of this queue are stored now; None: as they are. Raises InvalidInput: the
-        keys cannot be read.
+    def sealer(self, queue: str, encoding: str | None = None) -> Sealer | None:
+        """Return how payloads of this queue are stored now; None: as they are. Raises InvalidInput: there
+        are no keys, or they cannot be read.
+
+        encoding: as for `encrypts`, of what a task leaves behind.
         """
-        if not self._covers(queue):
+        is_encrypted = self.encrypts(queue, encoding)
+        if is_encrypted and self.file is None:
+            raise InvalidInput("the task is encrypted, and there are no payload keys here")
+        if not (is_encrypted or self._covers(queue)):
             return None
         return Sealer(self._compress_from, None if self.file is None else self.file.first())
-
-    def _covers(self, queue: str) -> bool:
-        return not self._queues or _fits(queue, self._queues)
 
     def encrypts(self, queue: str, encoding: str | None) -> bool:
         """Tell whether what a task of this queue leaves behind is encrypted: that of an encrypted task is
@@ -158,13 +160,8 @@ class Payloads:
         is_covered = self.file is not None and self._covers(queue)
         return is_covered or (encoding or "").startswith("aes:")
 
-    def sealer_of(self, queue: str, encoding: str | None) -> Sealer | None:
-        """Return how that is stored; None: as it is. Raises InvalidInput."""
-        if not self.encrypts(queue, encoding):
-            return self.sealer(queue)
-        if self.file is None:
-            raise InvalidInput("the task is encrypted, and there are no payload keys here")
-        return Sealer(self._compress_from, self.file.first())
+    def _covers(self, queue: str) -> bool:
+        return not self._queues or _fits(queue, self._queues)
 
     def record(
         self, task: str, queue: str, encoding: str | None, record: Mapping[str, Any]
@@ -175,7 +172,7 @@ class Payloads:
         """
         found, coding = dict(record), record.get("result_encoding")
         if "result" in found and not is_sealed(coding):
-            sealer = self.sealer_of(queue, encoding)
+            sealer = self.sealer(queue, encoding)
             if sealer is not None:
                 sealed = sealer.seal(found["result"], coding, task, "result")
                 found["result"], found["result_encoding"] = sealed
