@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from chaos_faults import Injector
+from chaos_faults import Faults
 from chaos_ledger import (
     Ledger,
     Promise,
@@ -64,7 +64,7 @@ class Chaos(Proof):
         self.stage = stage
         self._ledger, self._promises = Ledger(stage.ledger), Promises(stage.accepted)
         self._usage = Usage()
-        self.injector = Injector(stage, self._ledger, seed, self.log)
+        self.injector = Faults(stage, self._ledger, seed, self.log)
         self._sample_at, self._sample_every = 0.0, SAMPLE
 
     def run(self, seconds: float, tasks: int) -> None:

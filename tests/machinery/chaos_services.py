@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 from unittest import mock
 
 import redis as redis_py
@@ -33,17 +33,8 @@ class Network(NamedTuple):
     wires: list[Wire]
 
 
-class Service(Protocol):
-    """A Redis. url: without a wire in between."""
-
-    url: str
-
-    def primary(self) -> Server: ...
-    def network(self) -> Network: ...
-
-
 class Alone:
-    """One server without TLS."""
+    """One server without TLS. url: without a wire in between."""
 
     def __init__(self, server: Server) -> None:
         self._server, self.url = server, server.url
@@ -159,6 +150,9 @@ def start_again(server: Server) -> None:
 
 def _client(port: int) -> redis_py.Redis:
     return redis_py.Redis(port=port, decode_responses=True, socket_timeout=ANSWER)
+
+
+Service: TypeAlias = Alone | Watched
 
 
 @contextlib.contextmanager

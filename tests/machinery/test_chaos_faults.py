@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from chaos import Chaos
-from chaos_faults import ADOPTED_WITHIN, FAULTS
+from chaos_injector import ADOPTED_WITHIN
 from chaos_ledger import now
 from chaos_node import QUEUE
 from chaos_stage import open_stage
@@ -32,7 +32,7 @@ def no_traces() -> None:
 def strike(chaos: Chaos, name: str) -> str:
     def struck() -> str | None:
         chaos.look()
-        return FAULTS[name](chaos.injector)
+        return chaos.injector.faults[name]()
 
     return until(struck, what="a node in the midst of work")
 
