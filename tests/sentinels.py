@@ -209,13 +209,16 @@ class Sentinels:
         """
         if server.port in self.wires:
             self.wires[server.port].heal()
+        place = self.place(self.primary())
         try:
             thaw(server)
-        except RuntimeError:  # it was killed
+        except RuntimeError:  # it was killed, and must not be an empty primary for a moment
+            own = server.options
+            server.options = (*own, "--replicaof", "127.0.0.1", str(place))
             server.start()
-            at_once = True
+            server.options = own
         if at_once:
-            follow(server, self.place(self.primary()))
+            follow(server, place)
 
     # Inside
 
@@ -261,30 +264,24 @@ class Sentinels:
             )
 
 
-def beats(server: Server, queue: str) -> dict[str, tuple[str, int]]:
-    """Return the registration of each listener of a queue, and how often it has beaten since, as
-    this server knows; nothing if it does not answer.
+def beats(server: Server, queue: str) -> dict[str, int]:
+    """Return how often each listener of a queue has beaten, as this server knows; nothing if it does
+    not answer.
     """
     try:
         with redis_py.Redis(port=server.port, decode_responses=True) as admin:
-            found = {
-                node: admin.hmget(keys.listener(queue, node), "instance", "beat")
-                for node in admin.zrange(keys.nodes(queue), 0, -1)
+            nodes = admin.zrange(keys.nodes(queue), 0, -1)
+            return {
+                node: int(admin.hget(keys.listener(queue, node), "beat") or 0) for node in nodes
             }
-            return {node: (instance, int(beat or 0)) for node, (instance, beat) in found.items()}
     except redis_py.RedisError:
         return {}
 
 
-def have_beaten(server: Server, queue: str, before: dict[str, tuple[str, int]]) -> bool:
-    """Tell whether each of these listeners has beaten since, or has registered again, which has it
-    begin to count anew, as this server knows.
-    """
+def have_beaten(server: Server, queue: str, before: dict[str, int]) -> bool:
+    """Tell whether each of these listeners has beaten since, as this server knows."""
     found = beats(server, queue)
-    return all(
-        node in found and (found[node][0] != instance or found[node][1] > count)
-        for node, (instance, count) in before.items()
-    )
+    return all(found.get(node, 0) > count for node, count in before.items())
 
 
 # By name; each is undone by `heal`.
