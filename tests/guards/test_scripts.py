@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ["bin/blueque", "bin/blueque-listener", "bin/blueque-scheduler"]
-COMMANDS = ["bin/bench", "bin/demo", "bin/matrix", "bin/soak", "bin/test", ".ci/run"]
+COMMANDS = ["bin/bench", "bin/demo", "bin/docs", "bin/matrix", "bin/soak", "bin/test", ".ci/run"]
 SOURCED = ["bin/setup.sh"]
 
 

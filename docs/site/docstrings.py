@@ -1,0 +1,84 @@
+"""Turns the plain text of a docstring into Markdown, for the reference of the API."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import griffe
+from pymdownx.slugs import slugify
+
+import blueque
+from docs.site.build import place
+
+logger = logging.getLogger("mkdocstrings.docstrings")
+DOCS = Path(__file__).resolve().parents[1]
+ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*): (.*)")
+NEXT = re.compile(r"(?<=\.) +(?=[a-z_]+(?:, [a-z_]+)*: )")  # `one: text. another: text`
+CODE = re.compile(r"(`[^`]*`)")
+PAGE = re.compile(r'\bdocs/([\w/.-]+\.md)(?:, "([^"]+)")?')
+ERRORS = sorted(name for name, module in blueque._MODULES.items() if module == "errors")
+ERROR = re.compile(rf"\b({'|'.join(ERRORS)})\b")
+
+
+class Docstrings(griffe.Extension):
+    """Has mkdocstrings show the docstrings of Blueque as they are meant."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            obj.docstring.value = markdown(obj.docstring.value)
+
+
+def markdown(text: str) -> str:
+    """Return a docstring as Markdown.
+
+    Lines of the form `name: meaning` become a list of definitions; the names of errors and of pages
+    become links.
+    """
+    return "\n\n".join("\n".join(paragraph(each.splitlines())) for each in text.split("\n\n"))
+
+
+def paragraph(lines: list[str]) -> Iterator[str]:
+    if all(line.startswith("    ") for line in lines):
+        yield from ("```python", *(line[4:] for line in lines), "```")
+        return
+    if not ENTRY.match(lines[0]):
+        yield prose(" ".join(lines) if lines[0][:2] != "- " else "\n".join(lines))
+        return
+    for number, line in enumerate(NEXT.sub("\n", "\n".join(lines)).splitlines()):
+        entry = ENTRY.match(line)
+        if entry is None:
+            yield prose(line)
+            continue
+        name, meaning = entry.groups()
+        yield from [""] * (number > 0)
+        yield name if name.istitle() else ", ".join(f"`{each}`" for each in name.split(", "))
+        yield f":   {prose(meaning)}"
+
+
+def prose(line: str) -> str:
+    parts = CODE.split(line)
+    parts[::2] = [plain(part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def plain(text: str) -> str:
+    text = re.sub(r"([<*])", r"\\\1", text)
+    text = ERROR.sub(r"[\1][blueque.\1]", text)
+    return PAGE.sub(link, text)
+
+
+def link(page: re.Match[str]) -> str:
+    """Return the link for `docs/PAGE.md` or `docs/PAGE.md, "Heading"`."""
+    title, *headings = re.findall(r"^#+ (.+)", (DOCS / page[1]).read_text(), re.M)
+    to = os.path.relpath(place(f"docs/{page[1]}"), "api")
+    heading = (page[2] or "").strip("`")
+    if not heading:
+        return f"[{title}]({to})"
+    if heading not in headings:
+        logger.warning("no heading %r in %s", heading, page[0])
+    return f"[{title}: {heading}]({to}#{slugify(case='lower')(heading, '-')})"
