@@ -29,7 +29,6 @@ if _typing.TYPE_CHECKING:  # for type checkers and editors
     from blueque.model.conditions import After as After
     from blueque.model.conditions import after as after
     from blueque.model.group import Group as Group
-    from blueque.model.ids import TaskId as TaskId
     from blueque.model.new import New as New
     from blueque.model.new import Then as Then
     from blueque.model.outcomes import Fail as Fail
@@ -39,7 +38,9 @@ if _typing.TYPE_CHECKING:  # for type checkers and editors
     from blueque.model.queue_order import ReducedLottery as ReducedLottery
     from blueque.model.queue_order import RoundRobin as RoundRobin
     from blueque.model.retry import Retry as Retry
+    from blueque.model.task import Status as Status
     from blueque.model.task import Task as Task
+    from blueque.model.task_id import TaskId as TaskId
     from blueque.node.forking_runner import ForkingRunner as ForkingRunner
     from blueque.producer.bulk import Count as Count
     from blueque.producer.queue import Queue as Queue
@@ -70,12 +71,12 @@ _NAMES = {
     "listener.processor": "Processor",
     "model.conditions": "After after",
     "model.group": "Group",
-    "model.ids": "TaskId",
     "model.new": "New Then",
     "model.outcomes": "Fail HandBack RetryLater",
     "model.retry": "Retry",
     "model.queue_order": "Ordered ReducedLottery RoundRobin",
-    "model.task": "Task",
+    "model.task": "Status Task",
+    "model.task_id": "TaskId",
     "node.forking_runner": "ForkingRunner",
     "producer.bulk": "Count",
     "producer.queue": "Queue",

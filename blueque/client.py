@@ -6,7 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from blueque.connection.address import Address, hide_password
 from blueque.connection.addresses import address_of
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from blueque.listener.processor import Processor
     from blueque.model.retry import Retry
     from blueque.model.snapshot import Slice, Snapshot
+    from blueque.model.task_id import TaskId
     from blueque.producer.fanout import Fanout
     from blueque.producer.groups import TaskGroup
     from blueque.producer.queue import Queue
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from blueque.queries.statistics import Statistics
     from blueque.queries.task_log import LogLine, Place
     from blueque.queries.timeline import Timeline
+
+R = TypeVar("R")
 
 
 class Client:
@@ -232,6 +235,12 @@ class Client:
 
         return read(self._redis, schedules.names())
 
+    @overload
+    def get_task(self, task_id: TaskId[R]) -> Task[R]: ...
+
+    @overload
+    def get_task(self, task_id: str) -> Task: ...
+
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task.
 
@@ -243,9 +252,19 @@ class Client:
         return load(self._redis, task_id, self.wait)
 
     @overload
-    def wait(  # type: ignore[overload-overlap]  # a str is an iterable of str, too
+    def wait(  # type: ignore[overload-overlap]  # a TaskId is a str, which is an iterable of str
+        self, ids: TaskId[R], timeout: float | None = None
+    ) -> Task[R]: ...
+
+    @overload
+    def wait(  # type: ignore[overload-overlap]
         self, ids: str, timeout: float | None = None
     ) -> Task: ...
+
+    @overload
+    def wait(
+        self, ids: Iterable[TaskId[R]], timeout: float | None = None, at_least: int | None = None
+    ) -> list[Task[R]]: ...
 
     @overload
     def wait(
@@ -274,6 +293,14 @@ class Client:
             if len(ended) == enough:
                 break
         return [ended[task_id] for task_id in wanted if task_id in ended]
+
+    @overload
+    def as_ended(
+        self, ids: Iterable[TaskId[R]], timeout: float | None = None
+    ) -> Iterator[Task[R]]: ...
+
+    @overload
+    def as_ended(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Task]: ...
 
     def as_ended(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Task]:
         """Yield each task when it ends. The arguments and errors are those of `wait`."""

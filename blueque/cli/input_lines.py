@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +18,11 @@ from blueque.cli.failure import USAGE, Failure
 from blueque.cli.progress_line import Line
 from blueque.errors import BluequeError, InvalidInput
 from blueque.model.encoding import FLUSH, quick_encoder
-from blueque.model.ids import TaskId, require_key
+from blueque.model.ids import require_key
 from blueque.text.json_errors import NotJson, as_json, as_text
+
+if TYPE_CHECKING:
+    from blueque.model.task_id import TaskId
 
 PATIENCE = 0.2  # seconds that a line waits for more lines
 READ = 1 << 16

@@ -40,22 +40,6 @@ _VERSION_5 = bytes(byte & 0x0F | 0x50 for byte in range(256))
 _VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
 
 
-class TaskId(str):
-    """The id of a task: a str that also says whether the call which returned it created the task.
-
-    is_new: False when the task existed before, with the same key.
-    """
-
-    __slots__ = ("is_new",)
-
-    is_new: bool
-
-    def __new__(cls, text: str, is_new: bool = True) -> TaskId:
-        made = super().__new__(cls, text)
-        made.is_new = is_new
-        return made
-
-
 def random_id() -> str:
     """Return a version 4 UUID, twice as fast as uuid.uuid4."""
     return _text(bytearray(os.urandom(16)), 4)

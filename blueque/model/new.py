@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Unpack
+from typing import Any, Generic, Unpack
 
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import labels, trace, units
@@ -13,6 +13,7 @@ from blueque.model.ids import ids_of_spawned, require_key
 from blueque.model.new_task import NewTask
 from blueque.model.options import Options, SpawnOptions, require_known, task_fields
 from blueque.model.outcomes import Outcome
+from blueque.model.task_id import R_co
 from blueque.model.wait import wait_for
 
 MOST_AT_THE_END = 100  # tasks that a task makes with its end
@@ -64,7 +65,7 @@ class New:
         )
 
 
-class Then(Outcome):
+class Then(Outcome, Generic[R_co]):
     """The return value of a handler whose task makes others with its end: the task is complete and
     the others are there at the same instant, all or none.
 
@@ -79,7 +80,7 @@ class Then(Outcome):
 
     __slots__ = ("result", "tasks")
 
-    def __init__(self, result: Any, tasks: Iterable[New]) -> None:
+    def __init__(self, result: R_co, tasks: Iterable[New]) -> None:
         self.result, self.tasks = result, tuple(tasks)
         for task in self.tasks:
             if not isinstance(task, New):

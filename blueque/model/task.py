@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from blueque.errors import InvalidInput
 from blueque.model.cron import find_zone
 from blueque.model.encoding import decode, due, integer, is_sealed, number
 from blueque.model.labels import read_context
 from blueque.model.retry import Retry
+from blueque.model.task_id import R_co, TaskId
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -106,6 +107,9 @@ FIELDS: dict[str, Callable[[str], Any]] = {
 
 
 T = TypeVar("T")
+Status = Literal[
+    "blocked", "scheduled", "pending", "reserved", "started", "complete", "failed", "cancelled"
+]
 
 
 class _Field(Generic[T]):
@@ -119,7 +123,7 @@ class _Field(Generic[T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, task: Task | None, owner: type) -> T | None:
+    def __get__(self, task: Task[Any] | None, owner: type) -> T | None:
         if task is None:
             return self  # type: ignore[return-value]  # of the class itself: for help()
         return task._get(self._name)
@@ -128,9 +132,9 @@ class _Field(Generic[T]):
         raise AttributeError(f"{self._name} of a task cannot be set: it is a snapshot")
 
 
-class Task:
+class Task(Generic[R_co]):
     """The state of one task at one instant. Fetch another to see a later state. An attribute without
-    a value is None.
+    a value is None. R: the type of the result.
     """
 
     __slots__ = ("_fields", "_wait", "id")
@@ -157,7 +161,7 @@ class Task:
         """Every field of the hash, as text, those of other programs too."""
         return dict(self._fields)
 
-    def wait(self, timeout: float | None = None) -> Task:
+    def wait(self, timeout: float | None = None) -> Task[R_co]:
         """Block until the task has ended and return it; this object does not change.
 
         Only for a task from `Client.get_task` or `Client.wait`. timeout: in seconds. Raises as
@@ -167,7 +171,7 @@ class Task:
             raise InvalidInput(f"task {self.id} does not know its client: client.wait({self.id!r})")
         return self._wait(self.id, timeout)
 
-    status = _Field[str](
+    status = _Field[Status](
         "blocked, scheduled, pending, reserved, started, complete, failed or cancelled."
     )
     queue = _Field[str]()
@@ -251,9 +255,18 @@ class Task:
     memory_limit = _Field[int]("Bytes that its processes may take together.")
 
     @property
-    def result(self) -> Any:
-        """What the handler returned; see `parameters` for the types. Raises PayloadRefused."""
-        return self._decoded("result")
+    def result(self) -> R_co:
+        """What the handler returned; see `parameters` for the types. If it was found by the id that a
+        `blueque.handler` has returned, it has the class that the handler is annotated with.
+
+        None: it is not complete. Raises PayloadRefused; InvalidType if it does not fit the class.
+        """
+        found: Any = self._decoded("result")
+        converter = self.id.converter if isinstance(self.id, TaskId) else None
+        if converter is None or "result" not in self._fields:
+            return found
+        result: R_co = converter.from_json(found, "the result")
+        return result
 
     error = _Field[str]("Why it failed, in a sentence.")
     error_type = _Field[str](
@@ -318,7 +331,7 @@ class Task:
     finished = _Field[float]()
     updated = _Field[float]()
 
-    def for_people(self) -> Task:
+    def for_people(self) -> Task[R_co]:
         """Return the task with the plain text of what is compressed or encrypted, or with
         [encrypted: k1.0a1b2c3d] where this process does not have the key.
         """

@@ -20,7 +20,8 @@ from blueque.errors import (
     RedisAway,
     RedisRefused,
 )
-from blueque.model.ids import TaskId
+from blueque.model.converter import Converter
+from blueque.model.task_id import TaskId
 from blueque.producer.keyed_groups import KeyedGroup, open_keyed
 from blueque.producer.packer import Packer, Part, Plan
 from blueque.producer.sealing import store_many
@@ -41,9 +42,10 @@ class Made(NamedTuple):
     ids: Sequence[bytes]
     are_new: Sequence[bool]
 
-    def task_ids(self) -> list[TaskId]:
+    def task_ids(self, converter: Converter | None = None) -> list[TaskId]:
+        """Return the ids. converter: of the results."""
         return [
-            TaskId(task.decode(), is_new)
+            TaskId(task.decode(), is_new, converter)
             for task, is_new in zip(self.ids, self.are_new, strict=True)
         ]
 

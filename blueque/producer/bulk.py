@@ -9,10 +9,11 @@ from typing import Any, Unpack
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model import labels, trace
+from blueque.model.converter import Types
 from blueque.model.encoding import require_due, require_whole
 from blueque.model.group import Group, tracked
 from blueque.model.group_terms import Terms, terms_for
-from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
+from blueque.model.ids import DEFAULT_KEEP, require_keep
 from blueque.model.options import (
     Defaults,
     GroupOptions,
@@ -23,6 +24,7 @@ from blueque.model.options import (
     task_fields,
 )
 from blueque.model.start_time import StartTime, start_time
+from blueque.model.task_id import TaskId
 from blueque.model.wait import Wait, wait_for
 from blueque.producer.batches import Batches
 from blueque.producer.keyed_groups import KEEP
@@ -72,6 +74,7 @@ class ManyTasks:
     _max_bytes: int
     _defaults: Defaults
     _start_within: float | None  # what the configuration says, in seconds
+    _types: Types
 
     def enqueue_many(
         self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[ManyOptions]
@@ -116,7 +119,8 @@ class ManyTasks:
         """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis. It starts with
         the first `next`.
         """
-        return (made.task_ids() for made in self._batches(iterable, batch, None, options))
+        batches = self._batches(iterable, batch, None, options)
+        return (made.task_ids(self._types.result) for made in batches)
 
     def schedule_many(
         self,
@@ -148,9 +152,8 @@ class ManyTasks:
         """Do as `schedule_many`, and yield the ids of each batch once it is in Redis. It starts
         with the first `next`.
         """
-        return (
-            made.task_ids() for made in self._batches(iterable, batch, _one_of(eta, etas), options)
-        )
+        batches = self._batches(iterable, batch, _one_of(eta, etas), options)
+        return (made.task_ids(self._types.result) for made in batches)
 
     def fields_of(self, **options: Unpack[TaskOptions]) -> Options:
         """Return the fields of a task with these options of `enqueue`, with those of the
@@ -190,6 +193,7 @@ class ManyTasks:
             start,
             after_each,
             terms,
+            self._types.parameters,
         )
         return Batches(self._redis, plan, iterable)
 

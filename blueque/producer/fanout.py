@@ -9,8 +9,8 @@ from typing import Any, Unpack
 
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
-from blueque.model.ids import TaskId
 from blueque.model.options import FanoutOptions, require_known
+from blueque.model.task_id import TaskId
 from blueque.producer.dependent_tasks import make_each
 from blueque.producer.queue import Queue
 from blueque.protocol.dependencies import AT_ONCE

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.conditions import conditions_of
+from blueque.model.converter import Converter, parts_of
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_due
 from blueque.model.group_terms import Terms
 from blueque.model.ids import ids_of_keys, random_ids, require_key
@@ -42,7 +43,7 @@ class Plan(NamedTuple):
     keep: for how many seconds a key counts after its task was deleted.
     wait: what all tasks wait for, and the group that they join. after_each: what each of them waits
         for besides; in one of the ways of keys. start: until when they may start. terms: with which
-        the group is opened, if the tasks have keys.
+        the group is opened, if the tasks have keys. converter: of the parameters.
     """
 
     queue: str
@@ -57,6 +58,7 @@ class Plan(NamedTuple):
     start: StartTime = ANY_TIME
     after_each: Column | None = None
     terms: Terms | None = None
+    converter: Converter | None = None
 
 
 class Part(NamedTuple):
@@ -207,7 +209,7 @@ class Packer:
             if row is FLUSH:
                 return rows, parameters, False
             try:
-                encoded = self._encode(row)
+                encoded = self._encode(self._plain(row, "parameters"))
             except InvalidInput:
                 self._refuse(row, first + len(rows))
                 raise
@@ -225,9 +227,14 @@ class Packer:
             return self._keyed.ids_of(its_keys)
         return ids_of_keys(self._plan.queue, its_keys)
 
+    def _plain(self, row: Any, what: str) -> Any:
+        converter = self._plan.converter
+        return row if converter is None else converter.to_json(row, what)
+
     def _refuse(self, row: Any, position: int) -> None:
+        what = f"the parameters at position {position}"
         try:
-            encode(row, f"the parameters at position {position}", self._plan.max_bytes)
+            encode(self._plain(row, what), what, self._plan.max_bytes)
         except InvalidInput as error:
             raise error from None  # it says all that the error without a position does
 
@@ -279,8 +286,8 @@ class _Values:
                 )
         elif self._function is not None:
             value = self._function(row)
-        elif isinstance(row, Mapping) and self._field in row:
-            value = row[self._field]
+        elif (parts := parts_of(row)) is not None and self._field in parts:
+            value = parts[self._field]
         else:
             raise InvalidInput(
                 f"{self._name}: the parameters at position {position} have no field {self._field!r}"

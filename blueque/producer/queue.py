@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import time
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Unpack, cast
+from typing import Any, Self, Unpack, cast
 
 from blueque.connection.redis import Redis
 from blueque.errors import IdTaken, InvalidInput
 from blueque.model import labels
+from blueque.model.converter import Types
 from blueque.model.encoding import encode, require_due, require_timeout
-from blueque.model.ids import (
-    DEFAULT_KEEP,
-    TaskId,
-    id_fields,
-    id_of_key,
-    key_fields,
-    random_id,
-    require_id,
-)
+from blueque.model.ids import DEFAULT_KEEP, id_fields, id_of_key, key_fields, random_id, require_id
 from blueque.model.limits import NAMES as LIMITS
 from blueque.model.new_task import NewTask
 from blueque.model.options import (
@@ -36,6 +30,7 @@ from blueque.model.options import (
 )
 from blueque.model.retry import Retry
 from blueque.model.task import Task
+from blueque.model.task_id import TaskId
 from blueque.model.wait import NOTHING, wait_for
 from blueque.producer.bulk import ManyTasks
 from blueque.producer.dependent_tasks import make_one
@@ -79,6 +74,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         self._start_within = settings.get("start_within")
         self._redis = redis
         self._max_bytes = max_bytes
+        self._types = Types()
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"
@@ -137,6 +133,12 @@ class Queue(ManyTasks, TaskOrders, Settings):
         if new.conditions or new.group is not None:
             return self._enqueue_after(new)
         return self._create(new, now)
+
+    def of_types(self, types: Types) -> Self:
+        """Return this queue for parameters and results of other types than those of JSON."""
+        other = copy.copy(self)
+        other._types = types
+        return other
 
     def schedule(
         self, parameters: Any, eta: float | datetime, **options: Unpack[EnqueueOptions]
@@ -241,7 +243,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
         else:
             log.info("create task=%s queue=%s eta=%s", new.task, self.name, new.eta)
         # without a key or an id of its own an earlier try of this call has made it
-        return TaskId(new.task) if is_drawn else self._made(new, is_new)
+        if is_drawn:
+            return TaskId(new.task, converter=self._types.result)
+        return self._made(new, is_new)
 
     def _enqueue_after(self, new: NewTask) -> TaskId:
         is_new = make_one(self._redis, new, time.time())
@@ -273,10 +277,12 @@ class Queue(ManyTasks, TaskOrders, Settings):
             ours = Task(new.task, {name: str(value) for name, value in named.items()})
             if task.status is not None and _meaning(ours) != _meaning(task):
                 raise IdTaken(new.task, "with other parameters")
-        return TaskId(new.task, is_new)
+        return TaskId(new.task, is_new, self._types.result)
 
     def _encode(self, parameters: Any, options: Options) -> tuple[str, dict[str, str]]:
         """Return the text of the parameters, and the field that names their encoding."""
+        if self._types.parameters is not None:
+            parameters = self._types.parameters.to_json(parameters, "parameters")
         room = labels.bytes_left_for_parameters(options, self._max_bytes)
         text, encoding = encode(parameters, "parameters", room)
         return text, {} if encoding is None else {"parameters_encoding": encoding}

@@ -19,7 +19,7 @@ from blueque.errors import (
 )
 from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.group import is_of_workflow
-from blueque.model.ids import DEFAULT_KEEP, TaskId, ids_of_workflow, require_keep, require_key
+from blueque.model.ids import DEFAULT_KEEP, ids_of_workflow, require_keep, require_key
 from blueque.model.new import New
 from blueque.model.new_task import NewTask
 from blueque.model.options import (
@@ -29,6 +29,7 @@ from blueque.model.options import (
     require_known,
     waiting_fields,
 )
+from blueque.model.task_id import TaskId
 from blueque.producer.dependent_tasks import joining
 from blueque.producer.groups import AT_ONCE, TaskGroup
 from blueque.producer.room import Joining, ask_for_room

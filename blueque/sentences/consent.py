@@ -81,7 +81,7 @@ def of_delete(tasks: Sequence[Task], uncollected: Collection[str] = ()) -> str:
 
     uncollected: the groups whose results are kept until they have been collected.
     """
-    found = Counter(task.status or "" for task in tasks)
+    found = Counter[str | None](task.status for task in tasks)
     states = ", ".join(f"{found[status]:,} {status}" for status in FINISHED if found[status])
     kept = sum(task.group in uncollected for task in tasks)
     also = f"; the results of {kept:,} have not been collected" if kept else ""

@@ -130,7 +130,7 @@ def _after(task: Task, others: Dependencies) -> str | None:
 
 def _condition(each: Condition) -> str:
     """Return the status of the other task, and what is wanted of it if that is not `ok`."""
-    status = each.task.status or "gone"
+    status: str = each.task.status or "gone"
     if status == "open":  # a group
         status = state_of_group(each.task)
     wanted = {"any": "to end", "not_ok": "to fail"}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.errors import InvalidInput, TooLarge
+from blueque.errors import BluequeError, InvalidInput, InvalidType, TooLarge
 from blueque.model import trace
 from blueque.model.encoding import encode, printable, quick_json
 from blueque.model.outcomes import Outcome
@@ -25,6 +25,7 @@ from blueque.task_process.import_ahead import import_for_coroutines, import_for_
 from blueque.task_process.running_task import RunningTask
 
 if TYPE_CHECKING:
+    from blueque.model.converter import Converter
     from blueque.task_process.registered import QueueHandler
 
 Handler = Callable[[RunningTask], Any]  # takes the task, returns the result
@@ -60,12 +61,15 @@ def handler(
         in a listener.
     show_stacks: called before each task, see stack_dump.py.
     """
-    prepared: list[Handler] = []  # for the next task
+    # For the next task: the callable, and what it is if it has registered itself.
+    prepared: list[tuple[Handler, QueueHandler[Any, Any] | None]] = []
 
     def prepare() -> None:
         found = get()
         own = _registered(found)
-        prepared[:] = [found if own is None else own.run]
+        if own is not None:
+            own.types  # noqa: B018
+        prepared[:] = [(found, own)]
         import_for_handler()
         code = getattr(found if own is None else own.function, "__code__", None)
         if getattr(code, "co_flags", 0) & _COROUTINE:
@@ -73,12 +77,21 @@ def handler(
 
     # `blueque stack` looks for this name
     def work(task: RunningTask, attempt: Attempt) -> Record:
-        result = prepared.pop()(task)
+        found, own = prepared.pop()
+        if own is None:
+            result = found(task)
+        else:
+            try:
+                arguments = own.arguments(task)
+            except InvalidType as refusal:
+                return {**_failed("InvalidType", str(refusal)), "retry": "never"}
+            result = own.function(*arguments)
         if hasattr(type(result), "__await__"):  # of a coroutine function
             from blueque.task_process import coroutine  # here: it imports asyncio
 
             result = coroutine.run(result, task)
-        return _record(result, task, attempt, max_bytes)
+        converter = None if own is None else own.types.result
+        return _record(result, converter, task, attempt, max_bytes)
 
     def run(task: RunningTask, attempt: Attempt) -> Record:
         if not prepared:
@@ -89,26 +102,33 @@ def handler(
     return Work(run, prepare)
 
 
-def _record(result: Any, task: RunningTask, attempt: Attempt, max_bytes: int) -> Record:
+def _record(
+    result: Any, converter: Converter | None, task: RunningTask, attempt: Attempt, max_bytes: int
+) -> Record:
     """Return the exit record of a handler that has returned."""
     if isinstance(result, _NOT_RUN):
         kind = type(result).__name__
         error = f"the handler returned a {kind}, which has not run to its end: {_RETURN}"
-        return {"status": "failed", "error": error, "error_type": "result"}
+        return _failed("result", error)
     new: dict[str, Any] = {}
     value = result.result if isinstance(result, Outcome) else result
     try:
         if isinstance(result, Outcome):
             new = {"then": result.records(task.id)}
-        text, encoding = encode(value, "the result", max_bytes)
+        plain = value if converter is None else converter.to_json(value, "the result")
+        text, encoding = encode(plain, "the result", max_bytes)
         if new:
             _require_room({"result": text, **new}, 2 * max_bytes)
     except InvalidInput as refusal:
         from blueque.spool import refused_value  # here: most results can be stored
 
-        error = f"{refusal}{refused_value.keep(attempt.path, 'result', value)}"
-        return {"status": "failed", "error": printable(error, MAX_ERROR), "error_type": "result"}
+        where = refused_value.keep(attempt.path, "result", value)
+        return _failed("result", f"{refusal}{where}")
     return {"status": "complete", "result": text, "result_encoding": encoding, **new}
+
+
+def _failed(error_type: str, error: str) -> Record:
+    return {"status": "failed", "error": printable(error, MAX_ERROR), "error_type": error_type}
 
 
 def _require_room(record: Record, limit: int) -> None:
@@ -173,6 +193,10 @@ def unfit(handler: Any) -> str | None:
         handler = own.function
         if own.takes_parameters:
             arguments, what = [None, None], "the task and its parameters"
+        try:
+            own.types  # noqa: B018
+        except BluequeError as error:
+            return f"cannot be used: {error}"
     if not callable(handler):
         return "cannot be called"
     if isinstance(handler, type):
@@ -233,11 +257,7 @@ def program(
                 setsigdef=[*stopping, signal.SIGUSR1, signal.SIGPIPE, signal.SIGXFSZ],
             )
         except OSError as error:
-            return {
-                "status": "failed",
-                "error": f"cannot run {command[0]}: {error.strerror}",
-                "error_type": "exit",
-            }
+            return _failed("exit", f"cannot run {command[0]}: {error.strerror}")
         # the program is not reaped yet, so its pid is not reused
         signal.signal(signal.SIGUSR1, lambda *_: os.kill(pid, signal.SIGUSR1))
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -256,8 +276,7 @@ def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
         try:
             content = plain_files.head(path, max_bytes + 1, may_be_link=True)
         except OSError as error:
-            sentence = f"the file `result` cannot be read: {error.strerror}"
-            return {"status": "failed", "error": sentence, "error_type": "result"}
+            return _failed("result", f"the file `result` cannot be read: {error.strerror}")
         text, size = content.decode("utf-8", "replace"), max(len(content), os.path.getsize(path))
     else:
         lines = attempt.tail("stdout", max_bytes + 2).rstrip("\r\n").split("\n")
@@ -266,6 +285,5 @@ def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
         if not text:
             return {"status": "complete", "result": "null", "result_encoding": "json"}
     if size > max_bytes or len(text.encode()) > max_bytes:
-        refusal = TooLarge("the result", size, max_bytes, is_least=True)
-        return {"status": "failed", "error": str(refusal), "error_type": "result"}
+        return _failed("result", str(TooLarge("the result", size, max_bytes, is_least=True)))
     return {"status": "complete", "result": text}

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar, overload
 
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, units
 from blueque.model.encoding import require_queue_name
 from blueque.model.options import require_retry
+from blueque.task_process.annotations import types_of
 
 if TYPE_CHECKING:
     from datetime import datetime
     from typing import Unpack
 
     from blueque.client import Client
-    from blueque.model.ids import TaskId
+    from blueque.model.converter import Types
+    from blueque.model.new import Then
     from blueque.model.options import EnqueueOptions
     from blueque.model.retry import Retry
+    from blueque.model.task_id import TaskId
     from blueque.producer.bulk import Count, ManyOptions
     from blueque.producer.queue import Queue
     from blueque.task_process.running_task import RunningTask
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 R = TypeVar("R")
 _VARIABLE = 0x4  # inspect.CO_VARARGS
-_JSON = (dict, list, str, int, float, bool, type(None))
 
 
 class Settings(NamedTuple):
@@ -46,13 +49,14 @@ class Settings(NamedTuple):
 class QueueHandler(Generic[P, R]):
     """A function that runs the tasks of a queue, and makes such tasks. See `handler`.
 
-    It can be called as the function was written. P: the type of the parameters; R: what it returns.
+    It can be called as the function was written. P: the type of the parameters; R: that of the result.
     """
 
     def __init__(self, queue: str, function: Callable[..., R], settings: Settings) -> None:
         functools.update_wrapper(self, function)
         self.queue, self.function, self.settings = queue, function, settings
         self.takes_parameters = _takes_parameters(function)
+        self._types: Types | None = None
 
     def __call__(self, task: RunningTask, *parameters: P) -> R:
         return self.function(task, *parameters)
@@ -63,21 +67,44 @@ class QueueHandler(Generic[P, R]):
     def __reduce__(self) -> str:
         return str(vars(self)["__qualname__"])  # other processes find it as they find the function
 
+    @property
+    def types(self) -> Types:
+        """What converts parameters and results. Raises InvalidType, NotInstalled."""
+        if self._types is None:
+            try:
+                self._types = types_of(self.function)
+            except NameError as error:
+                raise InvalidType(
+                    f"the annotations of {name_of(self)} name {error.name!r}, and its module does not have that when it "
+                    "runs: define or import it there, outside of functions and of `if TYPE_CHECKING`"
+                ) from error
+        return self._types
+
+    def arguments(self, task: RunningTask) -> tuple[Any, ...]:
+        """Return what the function gets to run a task. Raises InvalidType: its parameters do not fit
+        the annotation.
+        """
+        if not self.takes_parameters:
+            return (task,)
+        given, converter = task.parameters, self.types.parameters
+        return task, given if converter is None else converter.from_json(given, "parameters")
+
     def run(self, task: RunningTask) -> R:
-        """Run a task, as a listener does."""
-        return (
-            self.function(task, task.parameters) if self.takes_parameters else self.function(task)
-        )
+        """Run a task, as a listener does. Raises InvalidType, as `arguments`."""
+        return self.function(*self.arguments(task))
 
     def enqueue(
         self, parameters: P, *, client: Client | None = None, **options: Unpack[EnqueueOptions]
-    ) -> TaskId:
-        """Put a new task for this handler in line and return its id.
+    ) -> TaskId[R]:
+        """Put a new task for this handler in line and return its id. The result of the task has the
+        type that the handler returns.
 
+        parameters: of the type that the second argument of the handler is annotated with.
         client: where to; None: one for the Redis of the listener in a task, else for that of the
             environment or blueque.toml, as the command `blueque` finds them. In a task of
             `blueque.testing.drain` it is that of drain; `run_task` has none, and raises InvalidInput.
-        Options and errors are those of `Queue.enqueue`. Source: docs/protocol.md, "create".
+        Options and errors are those of `Queue.enqueue`; InvalidType also for parameters that do not
+        fit the annotation. Source: docs/protocol.md, "create".
         """
         return self.get_queue(client).enqueue(parameters, **options)
 
@@ -88,7 +115,7 @@ class QueueHandler(Generic[P, R]):
         *,
         client: Client | None = None,
         **options: Unpack[EnqueueOptions],
-    ) -> TaskId:
+    ) -> TaskId[R]:
         """Create a task for this handler that joins the line at `eta` and return its id.
 
         client: as for `enqueue`. The rest is as for `Queue.schedule`.
@@ -113,7 +140,16 @@ class QueueHandler(Generic[P, R]):
 
     def get_queue(self, client: Client | None = None) -> Queue:
         """Return the queue of this handler. client: as for `enqueue`."""
-        return (_default_client() if client is None else client).get_queue(self.queue)
+        queue = (_default_client() if client is None else client).get_queue(self.queue)
+        return queue.of_types(self.types)
+
+
+if TYPE_CHECKING:
+
+    class CoroutineHandler(QueueHandler[P, R]):
+        """A handler whose function is a coroutine function."""
+
+        def __call__(self, task: RunningTask, *parameters: P) -> Coroutine[Any, Any, R]: ...  # type: ignore[override]
 
 
 class Decorator(Protocol):
@@ -122,10 +158,30 @@ class Decorator(Protocol):
     """
 
     @overload
-    def __call__(self, function: Callable[[RunningTask, P], R], /) -> QueueHandler[P, R]: ...
+    def __call__(
+        self, function: Callable[[RunningTask, P], Coroutine[Any, Any, R | Then[R]]], /
+    ) -> CoroutineHandler[P, R]: ...
 
     @overload
-    def __call__(self, function: Callable[[RunningTask], R], /) -> QueueHandler[Any, R]: ...
+    def __call__(self, function: Callable[[RunningTask, P], Then[R]], /) -> QueueHandler[P, R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[RunningTask, P], R | Then[R]], /
+    ) -> QueueHandler[P, R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[RunningTask], Coroutine[Any, Any, R | Then[R]]], /
+    ) -> CoroutineHandler[Any, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[[RunningTask], Then[R]], /) -> QueueHandler[Any, R]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[RunningTask], R | Then[R]], /
+    ) -> QueueHandler[Any, R]: ...
 
 
 def handler(
@@ -160,15 +216,15 @@ def handler(
     )
     settings = Settings(require_retry(retry), given)
 
-    def register(function: Callable[..., Any]) -> QueueHandler[Any, Any]:
+    def register(function: Callable[..., Any]) -> Any:
         if isinstance(function, QueueHandler):
             names = f"{function.queue!r} and {queue!r}"
             raise InvalidInput(f"{name_of(function)} cannot be the handler of both {names}")
         if not callable(function) or isinstance(function, type):
             raise InvalidType(f"the handler of queue {queue!r} is a function, not {function!r}")
         made: QueueHandler[Any, Any] = QueueHandler(queue, function, settings)
-        if made.takes_parameters:
-            _require_json_type(made)
+        with suppress(NameError):  # of a class that its module defines below
+            made._types = types_of(function)
         registered.append(made)
         return made
 
@@ -197,30 +253,6 @@ def _takes_parameters(function: Callable[..., Any]) -> bool:
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(place.kind in kinds for place in places) > 1
-
-
-def _require_json_type(handler: QueueHandler[Any, Any]) -> None:
-    """Refuse a class for the parameters that no JSON value is. Raises InvalidType."""
-    function = handler.function
-    code = getattr(function, "__code__", None)
-    # Not a plain function, or `*parameters`; functools.wraps copies annotations of other functions.
-    if code is None or code.co_argcount < 2 or hasattr(function, "__wrapped__"):
-        return
-    name = code.co_varnames[1]
-    kind = getattr(function, "__annotations__", {}).get(name)
-    if isinstance(kind, str):  # of postponed evaluation; only a plain name is looked up
-        kind = getattr(function, "__globals__", {}).get(kind)
-    if not isinstance(kind, type) or kind.__module__ == "typing":
-        return
-    try:
-        if any(issubclass(kind, one) or issubclass(one, kind) for one in _JSON):
-            return
-    except TypeError:  # a protocol that cannot be checked
-        return
-    raise InvalidType(
-        f"{name_of(handler)} gets what was enqueued as JSON, so {name!r} is never a {kind.__name__}: "
-        f"annotate it as a dict or a TypedDict, and make the {kind.__name__} in the handler"
-    )
 
 
 simulated: RunningTask | None = None  # the task of a test: its client is the default one

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blueque.client import Client
-    from blueque.model.ids import TaskId
     from blueque.model.new import New
     from blueque.model.options import SpawnOptions
+    from blueque.model.task_id import TaskId
     from blueque.task_process.spawning import Spawner
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.ids import TaskId
 from blueque.model.new import New, TransactionBudget
 from blueque.model.new_task import NewTask
 from blueque.model.task import Task
+from blueque.model.task_id import TaskId
 from blueque.producer.sealing import store
 from blueque.protocol import spawning
 from blueque.protocol.spawning import SPAWNED_AT_ONCE

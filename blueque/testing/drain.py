@@ -14,7 +14,9 @@ from blueque.listener.processor import Processor
 from blueque.listener.resources import MOST_NUMBERED, Claim, Pool
 from blueque.model import inputs
 from blueque.model import limits as task_limits
+from blueque.model.converter import Types
 from blueque.model.task import Task
+from blueque.model.task_id import TaskId
 from blueque.node import checkpoint_sync
 from blueque.node.checkpoint_sync import CheckpointSync
 from blueque.recovery.dependents import Dependents
@@ -97,9 +99,10 @@ class _Attempt:
     def run(self, handler: Handler) -> Ended:
         self._processor.start(os.getpid(), process.identity(os.getpid()))
         task, attempt = self._processor.task, self._open(self._processor.task)
-        settings = Settings(None, {})
-        if isinstance(handler, QueueHandler) and handler.queue == task.queue:
-            settings = handler.settings
+        settings, types = Settings(None, {}), Types()
+        if isinstance(handler, QueueHandler):
+            types = handler.types
+            settings = handler.settings if handler.queue == task.queue else settings
         texts = {name: str(limit) for name, limit in settings.limits.items()}
         timing = TimeLimits(task_limits.of({**texts, **task.fields}, task_limits.Limits()))
         most = self._client.max_bytes
@@ -114,10 +117,10 @@ class _Attempt:
         self._processor.report(run.record, default, checkpoint.exists(attempt.path))
         attempt.mark_reported()
         self._settle(task)
-        return self._ended(running, attempt, run)
+        return self._ended(TaskId(task.id, converter=types.result), running, attempt, run)
 
-    def _ended(self, running: SimulatedTask, attempt: Attempt, run: Run) -> Ended:
-        now = self._client.get_task(running.id)
+    def _ended(self, task_id: TaskId, running: SimulatedTask, attempt: Attempt, run: Run) -> Ended:
+        now = self._client.get_task(task_id)
         is_over = now.status in ("complete", "failed", None)
         outcome = run.record["status"] if is_over else "retried"
         delay = None if is_over else max((now.eta or 0.0) - time.time(), 0.0)

@@ -68,7 +68,8 @@ class Ended:
 
     @property
     def result(self) -> Any:
-        """What the handler has returned, as it would be read from Redis: a tuple as a list.
+        """What the handler has returned, as `Client.wait` would have it: a tuple as a list, or as the
+        annotation of a `blueque.handler` says.
 
         If the task is not complete, raise what the handler has raised, or AssertionError.
         """

@@ -13,11 +13,14 @@ from typing import Any, Literal, TypedDict, Unpack
 from blueque.errors import InvalidInput
 from blueque.model import limits as task_limits
 from blueque.model import units
-from blueque.model.encoding import decode, encode, encode_json
+from blueque.model.converter import Types
+from blueque.model.encoding import encode, encode_json
 from blueque.model.ids import random_id
 from blueque.model.labels import require_context
 from blueque.model.options import require_known, require_retry
 from blueque.model.retry import Retry
+from blueque.model.task import Task
+from blueque.model.task_id import TaskId
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import Record
@@ -60,7 +63,8 @@ def run_task(
     InvalidInput: test it with `drain`.
     handler: a function, also a coroutine function or a `blueque.handler`. The queue, the policy and
         the limits that a `blueque.handler` names hold if they are not given here.
-    parameters: as for `Queue.enqueue`; the handler gets them as they come back from Redis.
+    parameters: as for `Queue.enqueue`, or `QueueHandler.enqueue`; the handler gets them as they come
+        back from Redis.
     before: the attempt before this one: the number of the attempt, its checkpoint and its files
         follow from it.
     stop_after: `task.should_stop` is false so many times, and then true; None: it stays false.
@@ -98,6 +102,9 @@ def _run(
     resources: Mapping[str, list[int] | int] | None = None,
     **others: Any,
 ) -> Ended:
+    types = handler.types if isinstance(handler, QueueHandler) else Types()
+    if types.parameters is not None:
+        parameters = types.parameters.to_json(parameters, "parameters")
     limits, text = _limits_of(others), encode(parameters, "parameters", max_bytes)
     fields = _fields(queue, text, before, others)
     spool = Spool(str(root), max_bytes)
@@ -110,7 +117,7 @@ def _run(
     failures = task.failures or 0
     outcome, delay = _outcome(run.record, require_retry(retry), failures)
     is_failure = outcome == "retried" and "retry_after" not in run.record
-    result = decode(run.record.get("result"), run.record.get("result_encoding"))
+    result = Task(TaskId(task_id, converter=types.result), run.record).result
     return ended_of(task, run, attempt, outcome, result, delay, failures + is_failure)
 
 

@@ -14,9 +14,9 @@ from blueque.client import Client
 from blueque.errors import InvalidInput
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode
-from blueque.model.ids import TaskId
 from blueque.model.new import New
 from blueque.model.new_task import NewTask
+from blueque.model.task_id import TaskId
 from blueque.spool import checkpoint, progress_file
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import Record, record_of

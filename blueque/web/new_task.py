@@ -16,9 +16,9 @@ from starlette.routing import Route
 
 from blueque.documents.contents import value_of
 from blueque.errors import BluequeError, InvalidInput, PayloadRefused, RedisAway, RedisRefused
-from blueque.model.ids import TaskId
 from blueque.model.lines import Needs, parse_needs, read_lock, read_resources, without_keys
 from blueque.model.retry import Retry
+from blueque.model.task_id import TaskId
 from blueque.model.units import parse_duration
 from blueque.sentences import made
 from blueque.text.json_errors import as_json

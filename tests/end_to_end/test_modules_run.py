@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 from handlers import WORK, begin, ended, has_moved, is_sound, ledger, let_go, pid_of
 from running import is_there
 
 from blueque import Retry
+from blueque.task_process import registered
 
 FILMS = """
     import os
@@ -217,6 +220,43 @@ def test_a_handler_of_another_queue_runs_without_its_settings_and_the_listener_s
     )
 
 
+TYPED = """
+    from __future__ import annotations
+    import dataclasses
+    from pathlib import Path
+    import blueque
+
+    @dataclasses.dataclass
+    class Film:
+        path: Path
+        minutes: int
+
+    @blueque.handler("typed", retry=3)
+    def longer(task, film: Film) -> Film:
+        print("called")
+        return Film(film.path.with_suffix(".avi"), film.minutes + 1)
+"""
+
+
+def test_parameters_and_results_have_the_annotated_classes_at_both_ends(programs, monkeypatch):
+    path = programs.write(TYPED, "typed.py")
+    programs.listen("typed", "--module", "typed")
+    monkeypatch.setattr(registered, "registered", [])
+    monkeypatch.syspath_prepend(path.parent)
+    monkeypatch.setitem(sys.modules, "typed", None)  # so that it is as before afterwards
+    del sys.modules["typed"]
+    from typed import Film, longer
+
+    made = longer.enqueue(Film(Path("a.mov"), 90), client=programs.client)
+    wrong = run(programs, "typed", {"path": "a.mov", "minutes": "90"})
+
+    assert programs.client.wait(made, timeout=30).result == Film(Path("a.avi"), 91)
+    sentence = "parameters.minutes: expected int, got str"
+    assert (wrong.error, wrong.error_type, wrong.attempt) == (sentence, "InvalidType", 1)
+    lines, _ = programs.client.get_log(wrong.id)
+    assert lines == []
+
+
 # Mistakes
 
 
@@ -227,6 +267,12 @@ def test_a_handler_of_another_queue_runs_without_its_settings_and_the_listener_s
             "import films\nimport blueque\n@blueque.handler('films')\ndef run(task): pass",
             ("films",),
             "queue 'films' has two handlers: films:film (line 7) and bad:run (line 3)",
+        ),
+        (
+            "import blueque\n@blueque.handler('films')\ndef run(task, film: 'Film'): pass",
+            ("films",),
+            "the handler bad:run of queue 'films' cannot be used: the annotations of bad:run name 'Film', and its module "
+            "does not have that when it runs: define or import it there, outside of functions and of `if TYPE_CHECKING`",
         ),
         (
             "import blueque\n@blueque.handler('a')\ndef run(task): pass\n"
@@ -257,7 +303,7 @@ def test_a_handler_of_another_queue_runs_without_its_settings_and_the_listener_s
         ("", (), "the module bad defines no handler"),
         ("", ("a",), "queue 'a' has no handler in bad. Name a callable or a program in one of"),
     ],
-    ids=["two", "renamed", "generator", "option", "import", "exit", "none", "queue"],
+    ids=["two", "annotation", "renamed", "generator", "option", "import", "exit", "none", "queue"],
 )
 def test_a_mistake_in_a_module_is_one_sentence_at_the_start(programs, text, arguments, said):
     path = programs.write(text, "bad.py")

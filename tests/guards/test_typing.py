@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
 from running import ROOT
 
 GOOD = """
 import asyncio
+import dataclasses
 from typing import TypedDict
 
 import blueque
-from blueque import Client, Count, ForkingRunner, Handler, QueueHandler, RunningTask, current_task
+from blueque import Client, Count, ForkingRunner, Handler, QueueHandler, RunningTask, Status, Task, TaskId
+from blueque import current_task
+from blueque.testing import run_task
 
 
 def encode(task: RunningTask) -> dict[str, int]:
@@ -43,6 +49,50 @@ async def scene(task: RunningTask) -> None:
     await asyncio.sleep(1)
 
 
+@dataclasses.dataclass
+class Cut:
+    at: float
+
+
+@blueque.handler("cuts")
+def cut(task: RunningTask, cut: Cut) -> Film:
+    return {"title": f"from {cut.at}"}
+
+
+@blueque.handler("sounds")
+async def sound(task: RunningTask, cut: Cut) -> int:
+    return 3
+
+
+@blueque.handler("copies")
+def copy(task: RunningTask, number: int) -> blueque.Then[str]:
+    return blueque.Then("done", [])
+
+
+@blueque.handler("copies.later")
+async def copied(task: RunningTask, number: int) -> int | blueque.Then[int]:
+    return blueque.Then(number, []) if number else 0
+
+
+number: int = client.wait(copied.enqueue(3)).result
+made: Task[Film] = client.wait(cut.enqueue(Cut(1.5), client=client), timeout=9)
+print(made.result["title"].upper(), cut(current_task(), Cut(2.5))["title"])
+several: list[Task[Film]] = client.wait([cut.enqueue(Cut(1.5)), cut.enqueue(Cut(2.5))])
+seconds: int = client.wait(sound.enqueue(Cut(1.5))).result + asyncio.run(
+    sound(current_task(), Cut(1.5))
+)
+ended: str = client.get_task(copy.enqueue(3)).wait().result + next(
+    client.as_ended([copy.enqueue(4)])
+).result
+status: Status | None = made.status
+tried: str = run_task(cut, Cut(1.5)).result["title"]
+
+
+def look(task: Task, id: TaskId) -> list[str]:
+    found: list[str] = client.wait("an id").result + client.wait(["an id"])[0].result
+    return found if task.status == "complete" else client.get_task(id).result
+
+
 typed: QueueHandler[Film, str] = film
 title: str = film(current_task(), {"title": "M"})
 film.enqueue({"title": "M"}, key="m", priority=3, client=client)
@@ -66,6 +116,9 @@ BAD = {
     f"{DECORATED}film.enqueue_many([3])\n": 'expected "str"',
     f"{DECORATED}film.enqueue('M', prioriti=3)\n": 'Unexpected keyword argument "prioriti"',
     f"{DECORATED}film(blueque.current_task(), 3)\n": 'Argument 2 to "__call__"',
+    f"{DECORATED}blueque.Client().wait(film.enqueue('M')).result.upper()\n": '"int" has no attribute "upper"',
+    f"{DECORATED}blueque.Client().wait([film.enqueue('M')])[0].result.upper()\n": '"int" has no attribute "upper"',
+    f"# pyright: strict\n{DECORATED}print(blueque.Client().wait(film.enqueue('M')).status == 'ok')\n": "Non-overlapping",
     f"{DECORATED}@blueque.handler('b')\ndef of_none() -> None: ...\n": 'to "__call__" of "Decorator" has incompatible type',
     "from blueque import Cleint\n": 'has no attribute "Cleint"',
     "import blueque\nblueque.Clientt()\n": 'has no attribute "Clientt"',
@@ -73,26 +126,43 @@ BAD = {
 }
 
 
-def test_a_type_checker_knows_all_that_a_handler_uses_and_no_misspelt_name(tmp_path):
-    """It runs once, with the settings of our own lint: so it finds the package in that one's cache."""
-    errors = {f"bad_{number}": error for number, error in enumerate(BAD.values())}
-    for name, text in zip(["good", *errors], [GOOD, *BAD], strict=True):
-        (tmp_path / f"{name}.py").write_text(text)
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("typed")
+    for number, text in enumerate([GOOD, *BAD]):
+        (directory / (f"bad_{number}.py" if number else "good.py")).write_text(text)
+    return directory
 
+
+def checked(*command: str, **environ: str) -> str:
+    """Return what a type checker says, which has found errors."""
+    command = (sys.executable, "-m", *command)
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", *tmp_path.iterdir()],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={"MYPYPATH": "."},
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environ
     )
-
     assert done.returncode == 1, done.stdout + done.stderr
-    messages = defaultdict(str)
-    for line in done.stdout.splitlines()[:-1]:
+    return done.stdout
+
+
+def test_mypy_knows_all_that_a_handler_uses_and_no_misspelt_name(programs):
+    """It runs once, with the settings of our own lint: so it finds the package in that one's cache."""
+    files = map(str, programs.iterdir())
+    said = checked("mypy", "--config-file", "pyproject.toml", *files, MYPYPATH=".")
+
+    messages = defaultdict[str, str](str)
+    for line in said.splitlines()[:-1]:
         path, _, message = line.partition(":")
         messages[Path(path).stem] += message
-    assert messages.keys() == errors.keys(), done.stdout
+    errors = {f"bad_{number}": error for number, error in enumerate(BAD.values(), 1)}
+    assert messages.keys() == errors.keys(), said
     for name, error in errors.items():
-        assert error in messages[name], done.stdout
+        assert error in messages[name], said
+
+
+def test_pyright_accepts_and_refuses_the_same(programs):
+    said = json.loads(
+        checked("pyright", "--outputjson", str(programs), PATH=os.environ["PATH"], PYTHONPATH=".")
+    )
+
+    refused = {Path(each["file"]).stem for each in said["generalDiagnostics"]}
+    assert refused == {f"bad_{number}" for number in range(1, len(BAD) + 1)}, said

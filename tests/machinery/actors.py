@@ -29,11 +29,11 @@ from blueque.listener.processor import Processor
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.columns import to_microseconds
-from blueque.model.ids import TaskId
 from blueque.model.new import New
 from blueque.model.queue_settings import NOT_PAUSED, pausing
 from blueque.model.states import Entry, Place
 from blueque.model.task import Task
+from blueque.model.task_id import TaskId
 from blueque.model.units import Keep, Timing
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.pruning import FinishedTask, ended_at

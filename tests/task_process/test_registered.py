@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
-import pathlib
 import pickle
 import signal
 import time
 import typing
-from collections.abc import Mapping
 
 import pytest
 
@@ -20,7 +17,7 @@ from blueque.settings.file import load
 from blueque.task_process import registered
 from blueque.task_process.handlers import unfit
 from blueque.task_process.running_task import RunningTask
-from blueque.testing import run_task
+from blueque.testing import drain, run_task
 
 
 @pytest.fixture(autouse=True)
@@ -155,51 +152,112 @@ def test_a_mistake_is_told_where_it_is_made(mistake, error, sentence):
 @dataclasses.dataclass
 class Film:
     title: str
+    minutes: int = 90
 
 
-class Reel(typing.NamedTuple):
-    number: int
+class Other:
+    """JSON has none, and nothing says how to build one."""
 
 
-class Titled(typing.Protocol):
-    title: str
+def annotated(kind, result=None):
+    def encode(task, film):
+        return film
+
+    encode.__annotations__ = {"film": kind, "return": result}
+    return register(encode)
 
 
-class Fields(typing.TypedDict):
-    title: str
+@pytest.mark.parametrize("kind", [Other, "Other", list[Other], dict[str, typing.Callable], complex])
+def test_a_class_that_cannot_be_built_from_json_is_refused_where_it_is_annotated(kind):
+    for refused in (lambda: annotated(kind), lambda: annotated(dict, kind)):
+        with pytest.raises(InvalidType, match=r"^no \w+ can be built from JSON: annotate a dict"):
+            refused()
 
 
-@pytest.mark.parametrize("kind", [Film, "Film", Reel, datetime.datetime, pathlib.Path, set])
-def test_parameters_of_a_class_that_no_json_value_is_are_refused_where_they_are_annotated(kind):
-    def encode(task, film): ...
-
-    encode.__annotations__["film"] = kind
-    name = getattr(kind, "__name__", kind)
-
-    with pytest.raises(InvalidType, match=f"'film' is never a {name}: annotate it as a dict"):
-        register(encode)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [dict, list, str, float, bool, object, type(None), Fields, Mapping, "Unknown", "dict[str, int]"]
-    + [typing.Any, dict[str, int], int | None, typing.Sequence[int], typing.Hashable, Titled],
-)
-def test_any_other_annotation_of_parameters_is_taken(kind):
-    def encode(task, film): ...
-
-    encode.__annotations__["film"] = kind
-
-    assert register(encode).takes_parameters
-
-
-def test_the_annotations_of_a_wrapped_function_are_not_those_of_its_wrapper():
+def test_a_wrapper_that_passes_all_on_has_the_annotations_of_its_function():
     def encode(task, film: Film): ...
 
     @functools.wraps(encode)
-    def wrapper(task, film): ...
+    def passes_all(*arguments): ...
 
-    assert register(wrapper).takes_parameters
+    @functools.wraps(encode)
+    def names_its_own(task, film): ...
+
+    assert register(passes_all).types.parameters is not None
+    assert register(names_its_own).types.parameters is None
+
+
+def test_a_class_may_come_after_the_handler_in_its_module_but_not_be_missing(monkeypatch):
+    handler = annotated("Later", "Later")
+
+    for use in (lambda: handler.enqueue(None), lambda: run_task(handler)):
+        with pytest.raises(InvalidInput, match=f"annotations of {__name__}:.*encode name 'Later'"):
+            use()
+    monkeypatch.setitem(globals(), "Later", Film)
+    assert run_task(handler, Film("M")).result == Film("M")
+
+
+def test_a_handler_gets_the_annotated_class_and_its_result_comes_back_as_one(client):
+    handler = annotated(Film, Film | None)
+
+    many = handler.enqueue_many([Film("N"), Film("O")], keys="title", client=client)
+    keyed = [
+        [*handler.get_queue(client).enqueue_iter([Film("N")], keys=lambda film: film.title)],
+        [*handler.get_queue(client).schedule_iter([Film("P")], time.time() - 1)],
+    ]
+    ids = [handler.enqueue(Film("M"), client=client), keyed[0][0][0], keyed[1][0][0]]
+
+    ended = drain(client, [handler])
+    assert many.new == 2 and not ids[1].is_new
+    assert [each.result for each in ended] == [Film("N"), Film("O"), Film("P"), Film("M")]
+    found = client.wait(ids)
+    assert [task.result for task in found] == [Film("M"), Film("N"), Film("P")]
+    assert client.get_task(ids[0]).wait().result == Film("M")
+    for untyped in (client.get_task(str(ids[0])), pickle.loads(pickle.dumps(found[0]))):
+        assert untyped.result == {"title": "M", "minutes": 90}
+    assert pickle.loads(pickle.dumps(ids[1])).is_new is False
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_sent(client, redis):
+    handler = annotated(Film)
+
+    for refused, place in [
+        (lambda: handler.enqueue({"title": 3}, client=client), "parameters.title"),
+        (lambda: handler.schedule(Film("M", None), 4e9, client=client), "parameters.minutes"),
+        (
+            lambda: handler.enqueue_many([Film("M"), Film(3)], client=client),
+            "the parameters at position 1: parameters.title",
+        ),
+        (lambda: run_task(handler, Film(3)), "parameters.title"),
+    ]:
+        with pytest.raises(InvalidType, match=f"^{place}: expected (str|int), got (int|null|str)"):
+            refused()
+    assert redis.read(("DBSIZE",)) == [0]
+
+
+@pytest.mark.parametrize("make", [lambda value: value, lambda value: blueque.Then(value, [])])
+def test_a_result_that_does_not_fit_fails_the_task_and_is_kept(make):
+    async def encode(task, film):
+        return make(film)
+
+    encode.__annotations__ = {"return": blueque.Then[Film] | Film}
+
+    assert run_task(register(encode), {"title": "M"}).result == Film("M")
+    ended = run_task(register(encode), {"title": 3})
+    assert (ended.outcome, ended.error_type) == ("failed", "result")
+    assert ended.error.startswith("result.title: expected str, got int; it is kept in ")
+
+
+def test_a_handler_is_not_called_for_parameters_that_do_not_fit_and_its_task_not_retried(client):
+    handler = blueque.handler("video", retry=3)(annotated(Film).function)
+    wrong = client.get_queue("video").enqueue({"titel": "M"})
+
+    (ended,) = drain(client, [handler])
+
+    assert (ended.outcome, ended.exception) == ("failed", None)
+    sentence = "parameters: object missing required field title"
+    task = client.get_task(wrong)
+    assert (task.status, task.error, task.error_type) == ("failed", sentence, "InvalidType")
 
 
 def test_what_the_decorator_says_is_kept_as_tasks_have_it():

@@ -130,7 +130,7 @@ def test_the_most_recent_call_comes_last_with_its_source_and_without_the_frames_
     )
 
     whole = [line.rpartition(" in ")[2] for line in run("logs", task_id).stdout.splitlines()]
-    assert "live" in whole and whole.index("work") - 2 == whole.index("decorated")
+    assert "live" in whole and whole.index("work") - 1 == whole.index("decorated")
 
 
 def test_the_page_of_a_task_shows_the_same_frames_as_the_command_but_no_source(

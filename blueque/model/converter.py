@@ -1,0 +1,236 @@
+"""Values of the classes that annotations name, as JSON and back: with msgspec, or with pydantic."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from blueque.errors import InvalidInput, InvalidType, NotInstalled
+
+_JSON = (dict, list, str, int, float, bool, type(None))
+# Where classes keep the names of their fields: dataclasses, msgspec, pydantic, named tuples.
+_FIELDS = ("__dataclass_fields__", "__struct_fields__", "model_fields", "_fields")
+_AT = " - at `$"  # begins the place in an error of msgspec
+
+
+class Converter:
+    """A type that an annotation names. Raises NotInstalled; InvalidType for a type whose values cannot
+    be built from JSON.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+        if not _is_model(kind):
+            _require_known(kind)
+
+    def to_json(self, value: Any, what: str) -> Any:
+        """Return JSON types of which `from_json` builds an equal value. Raises InvalidType.
+
+        what: names the value in an error, as "the result".
+        """
+        try:
+            plain = _to_plain(self._kind, value)
+            lost = _first_lost(value, self.from_json(plain, what))
+        except RecursionError as error:
+            raise InvalidInput(f"{what}: nested too deeply for JSON") from error
+        except InvalidType:
+            raise
+        except (TypeError, ValueError) as error:
+            raise _refusal(what, str(error)) from None
+        if lost is not None:
+            raise _refusal(what, lost)
+        return plain
+
+    def from_json(self, value: Any, what: str) -> Any:
+        """Return the value that was encoded. Raises InvalidType if it does not fit the type."""
+        if _is_model(self._kind):
+            try:
+                return _build(self._kind, value)
+            except ValueError as error:
+                raise _refusal(what, str(error)) from None
+        import msgspec  # here: it is an extra
+
+        try:
+            return msgspec.convert(value, self._kind, str_keys=True, dec_hook=_build)
+        except msgspec.ValidationError as error:
+            raise _refusal(what, str(error)) from None
+
+
+class Types(NamedTuple):
+    """What converts the parameters and the result of a handler; None: they are JSON as they are."""
+
+    parameters: Converter | None = None
+    result: Converter | None = None
+
+
+def converter_of(kind: Any) -> Converter | None:
+    """Return what converts values of an annotation; None: it names JSON types only, and nothing is
+    converted or checked.
+    """
+    return None if _is_json(kind) else Converter(kind)
+
+
+def parts_of(value: Any) -> Mapping[Any, Any] | None:
+    """Return the values inside a value, by field, key or number; None: it has none."""
+    kind = type(value)
+    names = next((getattr(kind, name) for name in _FIELDS if hasattr(kind, name)), None)
+    if names is not None:
+        return {name: getattr(value, name, None) for name in names}
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    return value if isinstance(value, Mapping) else None
+
+
+def _is_json(kind: Any) -> bool:
+    origin, inner = get_origin(kind), get_args(kind)
+    if hasattr(kind, "__supertype__"):  # a NewType
+        return _is_json(kind.__supertype__)
+    if origin is None:
+        return kind is None or kind is Any or _has_json(kind)
+    if origin is Literal:
+        return all(type(value) in _JSON for value in inner)
+    if origin not in (Union, types.UnionType):
+        has_text_keys = len(inner) < 2 or inner[0] is str  # JSON has no others
+        return _has_json(origin) and has_text_keys and all(map(_is_json, inner))
+    return all(map(_is_json, inner))
+
+
+def _has_json(kind: Any) -> bool:
+    """Tell whether all values of a JSON type are of this class, as of object, Mapping or a protocol."""
+    try:
+        return isinstance(kind, type) and any(issubclass(one, kind) for one in _JSON)
+    except TypeError:  # a protocol that cannot be checked, or a TypedDict
+        return hasattr(kind, "_is_protocol")
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "model_validate_json")  # of pydantic
+
+
+def _is_known(kind: type) -> bool:
+    """Tell whether `_build` knows a class that msgspec does not know."""
+    is_numpy = kind.__module__ == "numpy" and (
+        kind.__name__ == "ndarray" or hasattr(kind, "is_integer")
+    )
+    return is_numpy or hasattr(kind, "__fspath__") or _is_model(kind) or _has_json(kind)
+
+
+def _require_known(kind: Any) -> None:
+    """Raise InvalidType unless values of a type can be built from JSON; NotInstalled."""
+    try:
+        import msgspec.inspect
+    except ImportError as error:
+        what = f"converting values of the type {_name(kind)}"
+        raise NotInstalled(what, "msgspec", "types") from error
+    try:
+        left: list[Any] = [msgspec.inspect.type_info(kind)]
+    except (TypeError, ValueError) as error:
+        raise InvalidType(f"no value of {_name(kind)} can be converted: {error}") from None
+    seen = set[int]()  # a class may have fields of its own type
+    while left:
+        node = left.pop()
+        if isinstance(node, tuple):
+            left += node
+        elif isinstance(node, msgspec.Struct) and id(node) not in seen:
+            seen.add(id(node))
+            left += [getattr(node, name) for name in node.__struct_fields__]
+            if isinstance(node, msgspec.inspect.CustomType) and not _is_known(node.cls):
+                raise InvalidType(
+                    f"no {_name(node.cls)} can be built from JSON: annotate a dict, a TypedDict, a dataclass, or a model "
+                    "of msgspec or pydantic"
+                )
+
+
+def _to_plain(kind: Any, value: Any) -> Any:
+    """Return a value in JSON types. Raises ValueError, TypeError."""
+    if _is_model(kind):
+        is_built = isinstance(value, kind)
+        return _encode(value if is_built else _with_place(kind.model_validate, value))
+    import msgspec  # here: it is an extra
+
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode)
+
+
+def _encode(value: Any) -> Any:
+    """Return what msgspec cannot encode in types that it can; None in place of what is unknown."""
+    if _is_model(type(value)):
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
+    if hasattr(value, "__fspath__"):
+        return value.__fspath__()
+    # Of numpy or torch; a time would lose its unit.
+    is_number = hasattr(value, "dtype") and getattr(value.dtype, "kind", "") not in "mM"
+    return value.tolist() if is_number else None
+
+
+def _build(kind: Any, value: Any) -> Any:
+    """Return the value of a class that `_is_known`. Raises ValueError, TypeError."""
+    made = get_origin(kind) or kind
+    if _is_model(made):
+        return _with_place(kind.model_validate_json, json.dumps(value))
+    if _has_json(made):
+        return value
+    takes: Any = str  # for a path
+    if made.__module__ == "numpy":
+        import numpy
+
+        if made is numpy.ndarray:
+            inner = [one for part in get_args(kind) for one in get_args(part)]
+            dtypes = [one for one in inner if isinstance(one, type)]
+            return numpy.array(value, dtypes[-1] if dtypes else None)
+        takes = int if issubclass(made, numpy.integer) else int | float
+    if not isinstance(value, takes):
+        raise TypeError(f"Expected {made.__name__}, got {type(value).__name__}")
+    return made(value)
+
+
+def _with_place(validate: Callable[[Any], Any], value: Any) -> Any:
+    """Call a function of pydantic. Its ValueError has the place of the first mistake at its end."""
+    try:
+        return validate(value)
+    except ValueError as error:
+        first = error.errors(include_url=False)[0]  # type: ignore[attr-defined]
+        raise ValueError(f"{first['msg']}{_AT}{''.join(map(_step, first['loc']))}`") from None
+
+
+def _first_lost(value: Any, built: Any) -> str | None:
+    """Return what the first part is that would come back as something else, and its place; None: there
+    is no such part.
+    """
+    is_number = hasattr(value, "dtype") and getattr(value, "shape", None) == ()
+    if value is None or isinstance(value, str | int | float) or (is_number and built is not None):
+        return None
+    if type(built) in _JSON and not isinstance(value, dict | list | tuple):
+        kind = type(value).__name__
+        return f"it is of the type {kind}, which the annotation does not name"
+    ours, theirs = parts_of(value), parts_of(built)
+    if ours is None or theirs is None:
+        return None
+    for key, inner in ours.items():
+        if key not in theirs and not isinstance(key, str):
+            return f"it has the key {key!r}, not a string: write it as one"
+        if key in theirs and (lost := _first_lost(inner, theirs[key])):
+            said, _, place = lost.partition(_AT)
+            return f"{said}{_AT}{_step(key)}{place or '`'}"
+    return None
+
+
+def _step(key: Any) -> str:
+    return f".{key}" if isinstance(key, str) else f"[{key!r}]"
+
+
+def _refusal(what: str, said: str) -> InvalidType:
+    """Return the error for a part of a value. what: names the value, as "the result". said: with the
+    place of the part at its end, or several, the inner one first.
+    """
+    name = what.removeprefix("the ")
+    begin = name.partition(" ")[0]
+    said, *places = said.replace(" - at `key` in", " of a key - at").split(_AT)
+    place = "".join(each.rstrip("`") for each in reversed(places))
+    sentence = f"{begin}{place}: {said[:1].lower()}{said[1:].replace('`', '')}"
+    return InvalidType(sentence if begin == name else f"{what}: {sentence}")
+
+
+def _name(kind: Any) -> str:
+    return kind.__qualname__ if isinstance(kind, type) else str(kind)

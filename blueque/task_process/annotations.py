@@ -1,0 +1,65 @@
+"""What the annotations of a handler say of its parameters and its result."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, Union, get_args, get_origin
+
+from blueque.model.converter import Types, converter_of
+from blueque.model.outcomes import Outcome
+
+_VARIABLE = 0x4  # inspect.CO_VARARGS
+
+
+def types_of(function: Callable[..., Any]) -> Types:
+    """Return what converts the second argument and the result of a function. What is no plain function,
+    or has no annotation, has nothing to convert.
+
+    Raises NameError: an annotation names what the module of the function does not have (yet);
+    InvalidType, NotInstalled.
+    """
+    while hasattr(function, "__wrapped__") and _passes_all(function):
+        function = function.__wrapped__
+    # functools.wraps copies the annotations of another function
+    if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+        return Types()
+    found = _annotations(function)
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    kinds = [
+        _evaluated(found[name], function) if name in found else Any
+        for name in (names[1] if len(names) > 1 else None, "return")
+    ]
+    return Types(converter_of(kinds[0]), converter_of(_result_in(kinds[1])))
+
+
+def _passes_all(function: Callable[..., Any]) -> bool:
+    """Tell whether a wrapper takes any arguments, and so those of the function that it wraps."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_flags & _VARIABLE and code.co_argcount < 2
+
+
+def _annotations(function: types.FunctionType) -> dict[str, Any]:
+    try:
+        return function.__annotations__
+    except NameError:  # from Python 3.14 on: some name that only type checkers know, as of the task
+        import annotationlib  # type: ignore[import-not-found]
+
+        return annotationlib.get_annotations(function, format=annotationlib.Format.STRING)
+
+
+def _evaluated(kind: Any, function: types.FunctionType) -> Any:
+    return eval(kind, function.__globals__) if isinstance(kind, str) else kind
+
+
+def _result_in(kind: Any) -> Any:
+    """Return the type of the result in that of what the function returns."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is NoReturn:
+        return Any
+    if origin in (Union, types.UnionType):
+        return Union[tuple(map(_result_in, inner))]  # noqa: UP007
+    made = origin or kind
+    if isinstance(made, type) and issubclass(made, Outcome):
+        return _result_in(inner[0]) if inner else Any
+    return _result_in(inner[2]) if made is Coroutine and inner else kind
