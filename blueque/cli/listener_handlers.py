@@ -17,6 +17,7 @@ from blueque.errors import InvalidInput
 from blueque.model.units import HandlerName
 from blueque.settings.contents import shown_path
 from blueque.settings.resolver import Found, Layer, Resolver, Sources
+from blueque.text.format import names_of
 
 if TYPE_CHECKING:
     from blueque.model.working_directory import WorkingDirectory
@@ -144,7 +145,7 @@ def decorated(config: Config, queue: str, handler: Registered | None) -> Layer:
     """Return what a handler says of the tasks of a queue: nothing, unless it is the handler of this
     queue.
     """
-    if handler is None or config.aliases.get(handler.queue, handler.queue) != queue:
+    if handler is None or queue not in _queues_of(config, handler):
         return Layer("handler", {})
     values = _said_by(handler)
     return Layer("handler", values, dict.fromkeys(values, handler.run))
@@ -158,8 +159,8 @@ def remarks_on(config: Config, queue: str, handler: Registered, nearer: Resolver
     unused: dict[str, list[str]] = {}
     for key in sorted(_said_by(handler)):
         found = nearer.given(key)
-        if config.aliases.get(handler.queue, handler.queue) != queue:
-            reason = f"it is the handler of queue {handler.queue!r}"
+        if queue not in _queues_of(config, handler):
+            reason = f"it is the handler of {names_of(handler.queues)}"
         elif found is None:
             continue
         elif found.origin == "file":
@@ -171,6 +172,10 @@ def remarks_on(config: Config, queue: str, handler: Registered, nearer: Resolver
         f"queue {queue!r}: the decorator of {handler.run} is not used for {', '.join(keys)}: {reason}"
         for reason, keys in unused.items()
     ]
+
+
+def _queues_of(config: Config, handler: Registered) -> list[str]:
+    return [config.aliases.get(queue, queue) for queue in handler.queues]
 
 
 def _said_by(handler: Registered) -> dict[str, object]:

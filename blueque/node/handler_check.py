@@ -23,6 +23,7 @@ from blueque.system.log_format import stop_logging
 from blueque.task_process.handlers import place_of, resolve, search_first, unfit
 from blueque.task_process.hooks import METHODS, load
 from blueque.task_process.registered import QueueHandler, name_of, registered
+from blueque.text.format import names_of
 
 _MOST = 4000  # characters of an error
 
@@ -34,7 +35,7 @@ class Registered(NamedTuple):
     retry: the text of its policy; "null": its tasks have none; None: nothing is said.
     """
 
-    queue: str
+    queues: Sequence[str]
     run: str
     is_own: bool
     retry: str | None
@@ -119,7 +120,7 @@ def discover(
 
     what = f"the module{'s' * (len(modules) > 1)} {', '.join(modules)}"
     found = [Registered(*each) for each in _in_child(redis_url, look, what)]
-    return {each.queue: each for each in found}
+    return {queue: each for each in found for queue in each.queues}
 
 
 def check_hooks(
@@ -167,16 +168,18 @@ def _registered(modules: Sequence[str]) -> Iterable[Registered]:
 
     first: dict[str, QueueHandler[Any, Any]] = {}
     for handler in registered:
-        if (other := first.setdefault(handler.queue, handler)) is not handler:
-            both = f"{origin(other)} and {origin(handler)}"
-            raise InvalidInput(f"queue {handler.queue!r} has two handlers: {both}")
-    for queue, handler in first.items():
+        for queue in handler.queues:
+            if (other := first.setdefault(queue, handler)) is not handler:
+                both = f"{origin(other)} and {origin(handler)}"
+                raise InvalidInput(f"queue {queue!r} has two handlers: {both}")
+    for handler in dict.fromkeys(first.values()):
+        queues = names_of(handler.queues)
         run = _path_to(handler, modules)
         if run is None:
             where = "no name at the top of its module, or another object has taken that name"
-            raise InvalidInput(f"the handler {origin(handler)} of queue {queue!r} has {where}")
+            raise InvalidInput(f"the handler {origin(handler)} of {queues} has {where}")
         if reason := unfit(handler):
-            raise InvalidInput(f"the handler {run} of queue {queue!r} {reason}")
+            raise InvalidInput(f"the handler {run} of {queues} {reason}")
         home = f"{handler.__module__}."
         is_own = any(home.startswith(f"{name}.") for name in modules)
         yield _as_registered(handler, run, is_own)
@@ -185,7 +188,7 @@ def _registered(modules: Sequence[str]) -> Iterable[Registered]:
 def _as_registered(handler: QueueHandler[Any, Any], run: str, is_own: bool = False) -> Registered:
     policy = handler.settings.retry
     retry = None if policy is None else policy.to_text() if policy else "null"
-    return Registered(handler.queue, run, is_own, retry, dict(handler.settings.limits))
+    return Registered(handler.queues, run, is_own, retry, dict(handler.settings.limits))
 
 
 def _path_to(handler: object, modules: Sequence[str]) -> str | None:

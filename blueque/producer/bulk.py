@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
@@ -26,7 +26,7 @@ from blueque.model.options import (
 from blueque.model.start_time import StartTime, start_time
 from blueque.model.task_id import TaskId
 from blueque.model.wait import Wait, wait_for
-from blueque.producer.batches import Batches
+from blueque.producer.batches import Batches, Made
 from blueque.producer.keyed_groups import KEEP
 from blueque.producer.packer import Column, Plan
 from blueque.system import process
@@ -76,14 +76,41 @@ class ManyTasks:
     _start_within: float | None  # what the configuration says, in seconds
     _types: Types
 
+    @overload
     def enqueue_many(
-        self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[ManyOptions]
-    ) -> Count:
+        self,
+        iterable: Iterable[Any],
+        *,
+        ids: Literal[True],
+        batch: int = 1000,
+        **options: Unpack[ManyOptions],
+    ) -> list[TaskId]: ...
+
+    @overload
+    def enqueue_many(
+        self,
+        iterable: Iterable[Any],
+        *,
+        ids: Literal[False] = False,
+        batch: int = 1000,
+        **options: Unpack[ManyOptions],
+    ) -> Count: ...
+
+    def enqueue_many(
+        self,
+        iterable: Iterable[Any],
+        *,
+        ids: bool = False,
+        batch: int = 1000,
+        **options: Unpack[ManyOptions],
+    ) -> Count | list[TaskId]:
         """Put a task in line for each of the parameters, in order, and return how many. All are in
         Redis then.
 
         iterable: is read as it goes, and never held as a whole. Each element is as the parameters
             of `enqueue`.
+        ids: return a list of their ids, which takes 150 bytes for each; each knows whether its task
+            `is_new`.
         batch: how many go to Redis at a time; with keys 200 at most. Each batch is stored as a
             whole or not at all.
         keys, priorities: for each task, as an iterable of the same length, a function of the
@@ -111,7 +138,11 @@ class ManyTasks:
         and whether a group stays open.
         Source: docs/protocol.md, "create".
         """
-        return _count(self._batches(iterable, batch, None, options))
+        batches, made = self._batches(iterable, batch, None, options), list[TaskId]()
+        if ids:
+            _count(batches, lambda each: made.extend(each.task_ids(self._types.result)))
+            return made
+        return _count(batches)
 
     def enqueue_iter(
         self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[ManyOptions]
@@ -231,10 +262,12 @@ def _one_of(eta: float | datetime | None, etas: Column | None) -> Column:
     return lambda parameters: due
 
 
-def _count(batches: Batches) -> Count:
+def _count(batches: Batches, note: Callable[[Made], object] = lambda made: None) -> Count:
+    """Put all batches into Redis. note: called with each."""
     tasks = new = 0
     try:
         for made in batches:
+            note(made)
             tasks += len(made.ids)
             new += sum(made.are_new)
     except Exception as error:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
 from blueque.connection.redis import Redis
 from blueque.errors import (
@@ -217,6 +218,19 @@ class TaskGroup(Group):
         while ids := groups.members(self._redis, self.name, first, WHOLE_AT_ONCE):
             yield from load_many(self._redis, ids)
             first += WHOLE_AT_ONCE
+
+    def results(self) -> dict[str, Any]:
+        """Return the results of the members that are complete, in the order in which they were made.
+
+        By the key of each; by its id if it has none, or if that of a member of another queue is the
+        same. All of them are in memory then: `tasks` takes one after the other. Raises NoSuchGroup.
+        """
+        found: dict[str, Any] = {}
+        for task in self.tasks():
+            if task.status == "complete":
+                is_id = task.key is None or task.key in found
+                found[task.id if is_id else str(task.key)] = task.result
+        return found
 
     def delete(self) -> bool:
         """Remove the group when it has ended; its tasks stay. But those of a workflow that was

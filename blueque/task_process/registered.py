@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar, overload
 
@@ -16,6 +16,7 @@ from blueque.model import limits, units
 from blueque.model.encoding import require_queue_name
 from blueque.model.options import require_retry
 from blueque.task_process.annotations import types_of
+from blueque.text.format import names_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,14 +48,18 @@ class Settings(NamedTuple):
 
 
 class QueueHandler(Generic[P, R]):
-    """A function that runs the tasks of a queue, and makes such tasks. See `handler`.
+    """A function that runs the tasks of one queue or several, and makes such tasks. See `handler`.
 
-    It can be called as the function was written. P: the type of the parameters; R: that of the result.
+    It can be called as the function was written. queue, queues: its first one, and all.
+    P: the type of the parameters; R: that of the result.
     """
 
-    def __init__(self, queue: str, function: Callable[..., R], settings: Settings) -> None:
+    def __init__(
+        self, queues: Sequence[str], function: Callable[..., R], settings: Settings
+    ) -> None:
         functools.update_wrapper(self, function)
-        self.queue, self.function, self.settings = queue, function, settings
+        self.queue, self.queues = queues[0], tuple(dict.fromkeys(queues))
+        self.function, self.settings = function, settings
         self.takes_parameters = _takes_parameters(function)
         self._types: Types | None = None
 
@@ -62,7 +67,7 @@ class QueueHandler(Generic[P, R]):
         return self.function(task, *parameters)
 
     def __repr__(self) -> str:
-        return f"<QueueHandler {name_of(self)} of {self.queue!r}>"
+        return f"<QueueHandler {name_of(self)} of {names_of(self.queues)}>"
 
     def __reduce__(self) -> str:
         return str(vars(self)["__qualname__"])  # other processes find it as they find the function
@@ -94,54 +99,95 @@ class QueueHandler(Generic[P, R]):
         return self.function(*self.arguments(task))
 
     def enqueue(
-        self, parameters: P, *, client: Client | None = None, **options: Unpack[EnqueueOptions]
+        self,
+        parameters: P,
+        *,
+        queue: str | None = None,
+        client: Client | None = None,
+        **options: Unpack[EnqueueOptions],
     ) -> TaskId[R]:
         """Put a new task for this handler in line and return its id. The result of the task has the
         type that the handler returns.
 
         parameters: of the type that the second argument of the handler is annotated with.
+        queue: one of the handler; None: its first.
         client: where to; None: one for the Redis of the listener in a task, else for that of the
             environment or blueque.toml, as the command `blueque` finds them. In a task of
             `blueque.testing.drain` it is that of drain; `run_task` has none, and raises InvalidInput.
         Options and errors are those of `Queue.enqueue`; InvalidType also for parameters that do not
         fit the annotation. Source: docs/protocol.md, "create".
         """
-        return self.get_queue(client).enqueue(parameters, **options)
+        return self.get_queue(client, queue).enqueue(parameters, **options)
 
     def schedule(
         self,
         parameters: P,
         eta: float | datetime,
         *,
+        queue: str | None = None,
         client: Client | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> TaskId[R]:
         """Create a task for this handler that joins the line at `eta` and return its id.
 
-        client: as for `enqueue`. The rest is as for `Queue.schedule`.
+        queue, client: as for `enqueue`. The rest is as for `Queue.schedule`.
         Source: docs/protocol.md, "create".
         """
-        return self.get_queue(client).schedule(parameters, eta, **options)
+        return self.get_queue(client, queue).schedule(parameters, eta, **options)
+
+    @overload
+    def enqueue_many(
+        self,
+        iterable: Iterable[P],
+        *,
+        ids: Literal[True],
+        batch: int = 1000,
+        queue: str | None = None,
+        client: Client | None = None,
+        **options: Unpack[ManyOptions],
+    ) -> list[TaskId[R]]: ...
+
+    @overload
+    def enqueue_many(
+        self,
+        iterable: Iterable[P],
+        *,
+        ids: Literal[False] = False,
+        batch: int = 1000,
+        queue: str | None = None,
+        client: Client | None = None,
+        **options: Unpack[ManyOptions],
+    ) -> Count: ...
 
     def enqueue_many(
         self,
         iterable: Iterable[P],
         *,
+        ids: bool = False,
         batch: int = 1000,
+        queue: str | None = None,
         client: Client | None = None,
         **options: Unpack[ManyOptions],
-    ) -> Count:
-        """Put a task for this handler in line for each of the parameters, and return how many.
+    ) -> Count | list[TaskId[R]]:
+        """Put a task for this handler in line for each of the parameters, and return how many, or their
+        ids.
 
-        client: as for `enqueue`. The rest is as for `Queue.enqueue_many`.
+        queue, client: as for `enqueue`. The rest is as for `Queue.enqueue_many`.
         Source: docs/protocol.md, "create".
         """
-        return self.get_queue(client).enqueue_many(iterable, batch=batch, **options)
+        made = self.get_queue(client, queue)
+        if ids:
+            return made.enqueue_many(iterable, ids=True, batch=batch, **options)
+        return made.enqueue_many(iterable, batch=batch, **options)
 
-    def get_queue(self, client: Client | None = None) -> Queue:
-        """Return the queue of this handler. client: as for `enqueue`."""
-        queue = (_default_client() if client is None else client).get_queue(self.queue)
-        return queue.of_types(self.types)
+    def get_queue(self, client: Client | None = None, queue: str | None = None) -> Queue:
+        """Return a queue of this handler. The arguments are those of `enqueue`. Raises InvalidInput."""
+        if queue is not None and queue not in self.queues:
+            raise InvalidInput(
+                f"{name_of(self)} is the handler of {names_of(self.queues)}, not of {queue!r}"
+            )
+        found = (_default_client() if client is None else client).get_queue(queue or self.queue)
+        return found.of_types(self.types) if any(self.types) else found
 
 
 if TYPE_CHECKING:
@@ -186,7 +232,7 @@ class Decorator(Protocol):
 
 def handler(
     queue: str,
-    *,
+    *more: str,
     retry: Retry | int | None = None,
     time_limit: float | str | None = None,
     stall_limit: float | str | None = None,
@@ -194,8 +240,10 @@ def handler(
     grace: float | str | None = None,
     lead: float | str | None = None,
 ) -> Decorator:
-    """Make a function the handler of a queue, for listeners that import its module, and for producers
-    that enqueue by it.
+    """Make a function the handler of a queue, or of several, for listeners that import its module, and
+    for producers that enqueue by it.
+
+    queue: to which it enqueues, unless it is told one of `more`.
 
     The function takes the task, or the task and its parameters. A second place that has a default
         gets the parameters, too: make settings of your own keyword-only, as `(task, *, size=3)`.
@@ -204,9 +252,10 @@ def handler(
         that has begun runs again.
     Raises InvalidInput, InvalidType.
     """
-    if not isinstance(queue, str):
-        raise InvalidType('name the queue of the handler: @blueque.handler("some.queue")')
-    require_queue_name(queue)
+    for name in (queue, *more):
+        if not isinstance(name, str):
+            raise InvalidType('name the queue of the handler: @blueque.handler("some.queue")')
+        require_queue_name(name)
     given = limits.fields(
         time_limit=time_limit,
         stall_limit=stall_limit,
@@ -218,11 +267,14 @@ def handler(
 
     def register(function: Callable[..., Any]) -> Any:
         if isinstance(function, QueueHandler):
-            names = f"{function.queue!r} and {queue!r}"
-            raise InvalidInput(f"{name_of(function)} cannot be the handler of both {names}")
+            names = ", ".join(map(repr, (*function.queues, queue, *more)))
+            raise InvalidInput(
+                f"{name_of(function)} has a decorator already; for several queues, name all of them in one: "
+                f"@blueque.handler({names})"
+            )
         if not callable(function) or isinstance(function, type):
             raise InvalidType(f"the handler of queue {queue!r} is a function, not {function!r}")
-        made: QueueHandler[Any, Any] = QueueHandler(queue, function, settings)
+        made: QueueHandler[Any, Any] = QueueHandler((queue, *more), function, settings)
         with suppress(NameError):  # of a class that its module defines below
             made._types = types_of(function)
         registered.append(made)

@@ -52,7 +52,7 @@ def drain(
     `blueque.handler` enqueues goes there.
     """
     if not isinstance(handlers, Mapping):
-        handlers = {handler.queue: handler for handler in handlers}
+        handlers = {queue: handler for handler in handlers for queue in handler.queues}
     listener = Listener(client.connections, [*handlers])
     ended: list[Ended] = []
     with tempfile.TemporaryDirectory(prefix="blueque-test-") as root:
@@ -102,7 +102,7 @@ class _Attempt:
         settings, types = Settings(None, {}), Types()
         if isinstance(handler, QueueHandler):
             types = handler.types
-            settings = handler.settings if handler.queue == task.queue else settings
+            settings = handler.settings if task.queue in handler.queues else settings
         texts = {name: str(limit) for name, limit in settings.limits.items()}
         timing = TimeLimits(task_limits.of({**texts, **task.fields}, task_limits.Limits()))
         most = self._client.max_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -137,3 +137,9 @@ def to_json(content: Mapping[str, Any], indent: int | None = None) -> str:
 def no_open_task(ended: int) -> str:
     """Return why a list of the tasks that wait or run is empty. ended: how many have ended."""
     return f"no task waits or runs; {ended:,} {'has' if ended == 1 else 'have'} ended"
+
+
+def names_of(queues: Iterable[str]) -> str:
+    """Return these queues for a sentence: queue 'a', or queues 'a', 'b'."""
+    names = [*map(repr, queues)]
+    return f"queue{'s' * (len(names) > 1)} {', '.join(names)}"

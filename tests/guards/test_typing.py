@@ -54,7 +54,7 @@ class Cut:
     at: float
 
 
-@blueque.handler("cuts")
+@blueque.handler("cuts", "more", retry=2)
 def cut(task: RunningTask, cut: Cut) -> Film:
     return {"title": f"from {cut.at}"}
 
@@ -77,7 +77,9 @@ async def copied(task: RunningTask, number: int) -> int | blueque.Then[int]:
 number: int = client.wait(copied.enqueue(3)).result
 made: Task[Film] = client.wait(cut.enqueue(Cut(1.5), client=client), timeout=9)
 print(made.result["title"].upper(), cut(current_task(), Cut(2.5))["title"])
-several: list[Task[Film]] = client.wait([cut.enqueue(Cut(1.5)), cut.enqueue(Cut(2.5))])
+several: list[Task[Film]] = client.wait(cut.enqueue_many([Cut(1.5)], ids=True))
+several = client.wait([cut.enqueue(Cut(1.5), queue="more"), cut.enqueue(Cut(2.5))])
+ids: list[TaskId] = client.get_queue("video").enqueue_many([1, 2], ids=True)
 seconds: int = client.wait(sound.enqueue(Cut(1.5))).result + asyncio.run(
     sound(current_task(), Cut(1.5))
 )

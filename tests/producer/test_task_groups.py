@@ -10,6 +10,7 @@ from grouped import settle
 import blueque
 from blueque.errors import InvalidInput, InvalidType, NoSuchGroup, WrongGroup
 from blueque.model import keys
+from blueque.testing import drain
 
 
 def test_the_progress_of_a_group_is_shown_in_words(client, queue):
@@ -48,6 +49,23 @@ def test_a_group_is_named_by_text_or_by_itself(client, queue):
     with pytest.raises(InvalidInput, match="cannot be empty"):
         blueque.Group("")
     assert repr(blueque.Group("night")) == "<Group 'night'>"
+
+
+def test_the_results_of_a_group_are_those_of_its_complete_tasks_by_key_or_id(client, queue):
+    other = client.get_queue("other")
+    with client.group("night") as group:
+        ids = queue.enqueue_many(["a", "b"], keys=str, group=group, ids=True)
+        ids += [other.enqueue(name, group=group, key="a") for name in "c"]
+        ids += queue.enqueue_many(["d", "bad"], group=group, ids=True)
+    with pytest.raises(NoSuchGroup):
+        client.group("never").results()
+
+    drain(client, {"video": lambda task: {"bad": 1 / 0} if task.parameters == "bad" else [1]})
+    assert client.group("night").results() == {"a": [1], "b": [1], ids[3]: [1]}
+    drain(client, {"other": lambda task: [2]})
+    assert [*client.group("night").results()] == ["a", "b", ids[2], ids[3]]
+    assert [task.is_new for task in ids] == [True] * 5
+    assert not queue.enqueue_many(["a"], keys=str, group="night", ids=True)[0].is_new
 
 
 def test_a_group_is_cancelled_and_removed(client, queue):

@@ -61,7 +61,7 @@ def test_a_decorated_function_is_called_as_it_was_written():
     assert (handler.__name__, handler.__doc__) == ("named", "Encode a film.")
     assert handler.__module__ == __name__
     assert handler.queue == "video"
-    assert repr(handler) == f"<QueueHandler {__name__}:named of 'video'>"
+    assert repr(handler) == f"<QueueHandler {__name__}:named of queue 'video'>"
     assert registered.registered == [handler]
 
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_called_is_told_why(function, reason):
         (
             lambda: blueque.handler("audio")(register(named)),
             InvalidInput,
-            ":named cannot be the handler of both 'video' and 'audio'",
+            r":named has a decorator already; .*: @blueque.handler\('video', 'audio'\)$",
         ),
     ],
 )
@@ -201,6 +201,7 @@ def test_a_handler_gets_the_annotated_class_and_its_result_comes_back_as_one(cli
     handler = annotated(Film, Film | None)
 
     many = handler.enqueue_many([Film("N"), Film("O")], keys="title", client=client)
+    again = handler.enqueue_many([Film("O")], keys="title", client=client, ids=True)
     keyed = [
         [*handler.get_queue(client).enqueue_iter([Film("N")], keys=lambda film: film.title)],
         [*handler.get_queue(client).schedule_iter([Film("P")], time.time() - 1)],
@@ -210,6 +211,7 @@ def test_a_handler_gets_the_annotated_class_and_its_result_comes_back_as_one(cli
     ended = drain(client, [handler])
     assert many.new == 2 and not ids[1].is_new
     assert [each.result for each in ended] == [Film("N"), Film("O"), Film("P"), Film("M")]
+    assert not again[0].is_new and client.wait(again)[0].result == Film("O")
     found = client.wait(ids)
     assert [task.result for task in found] == [Film("M"), Film("N"), Film("P")]
     assert client.get_task(ids[0]).wait().result == Film("M")
@@ -282,6 +284,25 @@ def test_it_can_be_tried_in_the_process_of_a_test():
 
 
 # Producers
+
+
+def test_a_handler_of_several_queues_enqueues_to_the_first_or_to_one_that_is_named(client):
+    handler = blueque.handler("video", "urgent", retry=3)(alone)
+    assert repr(handler).endswith("of queues 'video', 'urgent'>")
+
+    ids = [
+        handler.enqueue(1, client=client),
+        handler.enqueue(2, client=client, queue="urgent"),
+        *handler.enqueue_many([3], client=client, queue="urgent", ids=True),
+        handler.schedule(4, 0, client=client, queue="urgent"),
+    ]
+    with pytest.raises(
+        InvalidInput, match="is the handler of queues 'video', 'urgent', not of 'x'"
+    ):
+        handler.enqueue(1, client=client, queue="x")
+
+    assert [client.get_task(each).queue for each in ids] == ["video"] + ["urgent"] * 3
+    assert sorted(ended.result for ended in drain(client, [handler])) == [1, 2, 3, 4]
 
 
 def test_a_handler_puts_tasks_in_its_queue(client, redis):

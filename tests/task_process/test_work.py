@@ -80,7 +80,7 @@ def made_plain(task):
 
 
 def decorated(function):
-    return QueueHandler("video", function, Settings(None, {}))
+    return QueueHandler(["video"], function, Settings(None, {}))
 
 
 FIT = {

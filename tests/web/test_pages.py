@@ -24,12 +24,14 @@ from blueque.protocol.feeding import FeedRef
 from blueque.protocol.membership import Heartbeat
 from blueque.queries.failures import UNKNOWN
 from blueque.recovery.group_settling import settle_groups_step
+from blueque.testing import drain
 from blueque.version import __version__
 from blueque.web import create_app, visit
 from blueque.web.access import PARTS, Viewer
 from blueque.web.reader import Reader
 from blueque.web.shared import THREADS
 from blueque.web.site import Site
+from blueque.web.views import groups
 from blueque.web.visit import ID
 
 PAGES = [
@@ -368,6 +370,25 @@ def test_tasks_of_a_workflow_are_listed_and_saved(ask, tasks):
     assert ask("/tasks?group=w").text.count("<tr id=") == 2
     assert len(ask("/tasks.csv?group=w").text.splitlines()) == 3
     assert "blueque ls --group w" in ask("/tasks?group=w").text
+
+
+def test_the_page_of_a_group_shows_the_results_of_its_first_tasks(client, queue, monkeypatch):
+    app = create_app(client, authorize=lambda scope: OPERATOR)
+    with client.group("sweep") as group:
+        queue.enqueue_many([{"lr": 1}, {"lr": 2}, {"lr": 3}], group=group)
+    assert "<h2>Results" not in ask_app(app, "/groups/sweep").text
+
+    results = iter([{"loss": 0.5, "password": "x7"}, "<b>", "third"])
+    drain(client, {queue.name: lambda task: next(results)})
+    shown = ask_app(app, "/groups/sweep").text
+    assert re.findall(r"<bdi>(lr=\d)</bdi>.*?full wide\">(.*?)</td>", shown) == [
+        ("lr=1", "{&#34;loss&#34;: 0.5, &#34;password&#34;: &#34;[hidden]&#34;}"),
+        ("lr=2", "&lt;b&gt;"),
+        ("lr=3", "third"),
+    ]
+    monkeypatch.setattr(groups, "MOST_RESULTS", 2)
+    shown = ask_app(app, "/groups/sweep").text
+    assert "third" not in shown and "Of the first 2 tasks." in shown
 
 
 def test_the_numbers_of_states_are_those_of_the_list_or_there_are_none(ask, client, start, end):

@@ -12,14 +12,17 @@ from blueque.errors import NoSuchGroup
 from blueque.model.group import condition_on, shown_state
 from blueque.queries import feeds, groups
 from blueque.queries.groups import GroupSeen
+from blueque.queries.listing import run_time
 from blueque.sentences import consent
 from blueque.text.format import count
 from blueque.text.what import what
 from blueque.web import graph, own_queues
+from blueque.web.views.tasks import result
 from blueque.web.visit import Page, Visit
 
 MOST = 200  # groups on the page
 MOST_BAD = 50
+MOST_RESULTS = 50  # of the first tasks of a group
 MOST_QUEUES = 200  # whose feeds are read
 MOST_READ = 1000  # tasks of a group before an order for it
 ORDERS = {"cancel": "Cancel", "requeue": "Requeue failed", "close": "Close"}
@@ -60,12 +63,20 @@ def one_group(visit: Visit) -> Page:
         raise HTTPException(404, f"There is no group {name}.") from error
     ids = groups.bad_members(reader.client.connections, name, MOST_BAD)
     bad = reader.inspector.with_contents(reader.inspector.tasks(ids))
+    first = groups.members(reader.client.connections, name, 0, MOST_RESULTS)
+    done = [task for task in reader.inspector.tasks(first) if task.status == "complete"]
+    done = reader.inspector.with_contents(own_queues.mine_of(done, visit.site), ("what", "result"))
     context = {
         "seen": seen,
         "state": state_of(seen),
         "said": SAID,
         "orders": [(verb, ORDERS[verb]) for verb in allowed(seen, visit)],
         "share": share_of(seen),
+        "results": [
+            (task, what(task, visit.site.hide), result(task, visit), run_time(task, visit.now))
+            for task in done
+        ],
+        "most_results": MOST_RESULTS,
         "bad": [(task, what(task, visit.site.hide)) for task in bad if visit.site.has(task.queue)],
         "graph": graph.picture(
             own_queues.graph(condition_on(name), reader.client, visit.site), visit, seen.members

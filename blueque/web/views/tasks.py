@@ -92,7 +92,7 @@ def tasks_csv(visit: Visit) -> Response:
         ]
         times = [iso(at) for at in (task.created, task.started, task.finished)]
         progress = task.fields.get("progress")
-        cells += [task.attempt, *times, task.error_type, progress, task.error, _result(task, visit)]
+        cells += [task.attempt, *times, task.error_type, progress, task.error, result(task, visit)]
         writer.writerow([clean(as_cell(one)) if isinstance(one, str) else one for one in cells])
     name = f"tasks-first-{MOST_CSV}" if listing.has_more else "tasks"
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
@@ -192,7 +192,7 @@ def _error(task: Task) -> str:
     return first if not kind or first.startswith(kind) else f"{kind}: {first}" if first else kind
 
 
-def _result(task: Task, visit: Visit) -> str | None:
+def result(task: Task, visit: Visit) -> str | None:
     """Return the result without its secrets: a text as it is, anything else as JSON."""
     found = visit.site.hide(value_of(task, "result"))
     return found if isinstance(found, str | None) else json.dumps(found, ensure_ascii=False)
