@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeVar
 
 from blueque.connection.addresses import address_of
-from blueque.connection.redis_py import require_options
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, queue_order
 from blueque.model.encoding import (
@@ -71,6 +70,8 @@ def read_paths(value: Any) -> list[str]:
 def read_address(value: Any) -> str:
     url = read_text(value)
     if not address_of(url).is_plain:
+        from blueque.connection.redis_py import require_options  # here: few settings need it
+
         require_options(url, {})
     return url
 

@@ -94,7 +94,7 @@ def test_what_is_urgent_comes_first_for_the_others_may_not_fit():
 @pytest.mark.parametrize(
     ("facts", "code", "words"),
     [
-        ({"used_memory": "801"}, "memory", "801 B of 1 KB in use"),
+        ({"used_memory": "801"}, "memory", "801 B of 1000 B in use"),
         ({"maxmemory_policy": "allkeys-lru"}, "maxmemory-policy", "Set it to noeviction"),
         ({"aof_enabled": "0"}, "persistence", "nothing is written to disk"),
         ({"role": "slave"}, "role", "a replica"),
