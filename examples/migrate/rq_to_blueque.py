@@ -1,0 +1,119 @@
+"""Move the jobs of an RQ queue to Blueque, also scheduled ones, each exactly once.
+
+'video.encode(film, size)=encode' moves the jobs of video.encode to the queue encode, with the
+parameters {"film": ..., "size": ...}: name the positional arguments. What cannot be moved is
+named and stays. You may end this program at any time and run it again.
+"""
+
+import io
+import json
+import pickle
+import re
+import zlib
+from collections import Counter
+
+import click
+import redis
+
+import blueque
+
+UNKNOWN = r"(success|failure|stopped)_callback_name|webhooks|repeats_left|rate_limit_key"
+
+
+class Plain(pickle.Unpickler):
+    """Reads a pickle of text, numbers, lists and dicts, and runs nothing."""
+
+    def find_class(self, module, name):
+        raise ValueError(f"it holds a {module}.{name}, which is not JSON")
+
+
+@click.command(help=__doc__)
+@click.argument("functions", nargs=-1, required=True, metavar="'FUNCTION(ARGUMENTS)=QUEUE'...")
+@click.option("--redis", "url", default="redis://localhost:6379/0", help="The Redis of RQ.")
+@click.option("--queue", default="default", help="The queue of RQ.")
+@click.option("--dry-run", is_flag=True, help="Change nothing.")
+def main(functions, url, queue, dry_run):
+    words = [re.fullmatch(r"([^(=]+)(?:\((.*)\))?=(.+)", function) for function in functions]
+    if None in words:
+        raise click.UsageError("Write each as 'video.encode(film, size)=encode'.")
+    names = {word[1]: (word[3], re.findall(r"\w+", word[2] or "")) for word in words}
+    rq, client = redis.Redis.from_url(url), blueque.Client()
+    if rq.exists(f"rq:scheduler-lock:{queue}"):
+        raise click.ClickException("RQ's scheduler runs: stop the workers with --with-scheduler.")
+    ours, report = f"to-blueque:{queue}", Counter()
+    for source, job, eta in jobs(rq, queue):
+        try:
+            task = translated(rq, job, eta, names, client)
+        except ValueError as why:  # an InvalidInput of Blueque among them
+            report[f"left: {why}"] += 1
+            continue
+        if dry_run:
+            report[f"to move to {task['queue']}"] += 1
+        else:
+            take(rq, source, job, ours, json.dumps(task))
+    if not dry_run:
+        finish(rq, client, ours, report)
+    report["left: it waits for other jobs"] = rq.zcard(f"rq:deferred:{queue}")
+    for line, number in (+report).items():  # those above 0
+        print(number, line)
+
+
+def jobs(rq, queue):
+    """Yield the key that holds a job, its id, and when it is due."""
+    line, later = f"rq:queue:{queue}", f"rq:scheduled:{queue}"
+    yield from ((line, job.decode(), 0) for job in rq.lrange(line, 0, -1))
+    yield from ((later, job.decode(), eta) for job, eta in rq.zrange(later, 0, -1, withscores=True))
+
+
+def translated(rq, job, eta, names, client):
+    """Return the task that a job becomes. Raises ValueError if it cannot be moved."""
+    fields = {field.decode(): value for field, value in rq.hgetall(f"rq:job:{job}").items()}
+    if "data" not in fields:
+        raise ValueError(f"{job} has expired")
+    data = zlib.decompress(fields["data"])
+    is_json = data.startswith(b"[")
+    name, instance, args, kwargs = json.loads(data) if is_json else Plain(io.BytesIO(data)).load()
+    if name not in names or instance is not None:
+        raise ValueError(f"{name}: it is not on the command line, or is a method")
+    queue, arguments = names[name]
+    if unknown := [field for field in fields if re.fullmatch(UNKNOWN, field) and fields[field]]:
+        raise ValueError(f"{name}: it has {', '.join(unknown)}")
+    if rq.exists(f"rq:job:{job}:dependents"):
+        raise ValueError(f"{name}: other jobs wait for it")
+    if len(args) > len(arguments):
+        raise ValueError(f"{name}: it has more positional arguments than are named")
+    if client.get_task(job).status is not None:
+        raise ValueError(f"Blueque has a task {job} already")
+    parameters = dict(zip(arguments, args, strict=False)) | kwargs
+    limit, ttl = (max(0, int(fields.get(field, 0))) or None for field in ("timeout", "ttl"))
+    options = {"eta": eta, "time_limit": limit, "start_within": ttl}
+    options |= {"tags": ["from-rq"], "keep": "30d"}
+    client.get_queue(queue).new_task(parameters, **options)  # refuses what enqueue would refuse
+    known = "id" if re.fullmatch(r"[0-9A-Za-z][\w-]{0,199}", job, re.A) else "key"
+    return {"queue": queue, "parameters": parameters, "options": options | {known: job}}
+
+
+def take(rq, source, job, ours, text):
+    """Move a job to our list, as a task, unless a worker is faster."""
+    is_list = source.startswith("rq:queue:")
+
+    def move(pipe):
+        found = pipe.lpos(source, job) if is_list else pipe.zscore(source, job)
+        pipe.multi()
+        if found is not None:
+            pipe.lrem(source, 1, job) if is_list else pipe.zrem(source, job)
+            pipe.delete(f"rq:job:{job}").rpush(ours, text)
+
+    return rq.transaction(move, source)
+
+
+def finish(rq, client, ours, report):
+    """Enqueue the tasks of our list, also those of a run that was ended."""
+    for text in rq.lrange(ours, 0, -1):
+        task = json.loads(text)
+        client.get_queue(task["queue"]).schedule(task["parameters"], **task["options"])
+        rq.lrem(ours, 1, text)
+        report[f"moved to {task['queue']}"] += 1
+
+
+main()
