@@ -55,6 +55,7 @@ LONG = (
     "test_workflow_writer.py",
     "test_replaced_package.py",
     "test_bad_days.py",
+    "test_coming_from.py",
     "test_leaving.py",
     "test_demo.py",
     "test_several_queues.py",
