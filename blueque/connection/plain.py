@@ -9,7 +9,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import hiredis
 
@@ -31,6 +31,13 @@ _PLAIN = frozenset({str, list, int})
 _PIECE = 8192  # the parser moves all its remaining bytes with each reply
 # Raises TypeError for another sequence than a tuple, and UnicodeEncodeError.
 _pack_tuple: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
+
+
+class Poll(Protocol):
+    """Waits for a socket, as `select.poll` does."""
+
+    def poll(self, milliseconds: float, /) -> object:
+        """Wait at most for so long. Return a false value if the socket was not ready."""
 
 
 class Exchange:
@@ -75,8 +82,9 @@ class SocketConnection(Exchange):
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             where = address.shown.partition("?")[0]  # paths of certificates would hide the reason
             raise RedisAway(f"no Redis at {where}: {reason_of(error)}") from bare(error)
-        self._poll = select.poll()  # not select.select: it refuses descriptors above 1023
-        self._poll.register(self._socket, select.POLLIN)
+        self._poll: Poll = poll_of(self._socket, select.POLLIN)
+        self._write_poll: Poll = poll_of(self._socket, select.POLLOUT)
+        self._blocks = True  # a send does
         greeting = address.greeting()
         if greeting:
             self.send(greeting)
@@ -88,11 +96,29 @@ class SocketConnection(Exchange):
     def _open(self, address: Address) -> socket.socket:
         return address.connect()
 
+    def wait_by(self, poll_of: Callable[[socket.socket, int], Poll]) -> None:
+        """Wait for the socket by other objects than those of `select`, also in a send."""
+        self._socket.setblocking(False)
+        self._blocks = False
+        self._poll = poll_of(self._socket, select.POLLIN)
+        self._write_poll = poll_of(self._socket, select.POLLOUT)
+
     def send(self, commands: Iterable[Command]) -> None:
         try:
-            self._socket.sendall(packed(commands))
+            if self._blocks:
+                self._socket.sendall(packed(commands))
+            else:
+                self._send_parts(memoryview(packed(commands)))
         except OSError as error:
             self._lost(error)
+
+    def _send_parts(self, left: memoryview) -> None:
+        while left:
+            try:
+                left = left[self._socket.send(left) :]
+            except BlockingIOError:
+                if not self._write_poll.poll(REPLY_TIMEOUT * 1000):
+                    raise
 
     def receive(self, count: int) -> list[Any]:
         replies: list[Any] = []
@@ -189,7 +215,7 @@ class SocketConnection(Exchange):
             self._lost(OSError("the server closed the connection"))
         return data
 
-    def _is_ready(self, poll: select.poll, seconds: float) -> bool:
+    def _is_ready(self, poll: Poll, seconds: float) -> bool:
         """Wait for the socket, but not for a server that Sentinel replaces meanwhile."""
         if self.is_current is None:
             return bool(poll.poll(seconds * 1000))
@@ -207,6 +233,13 @@ class SocketConnection(Exchange):
     def _lost(self, error: OSError) -> NoReturn:
         self.close()
         raise RedisAway(f"lost the connection to Redis: {reason_of(error)}") from bare(error)
+
+
+def poll_of(connected: socket.socket, event: int) -> select.poll:
+    """Return what waits for a socket: not select.select, which refuses descriptors above 1023."""
+    poll = select.poll()
+    poll.register(connected, event)
+    return poll
 
 
 def packed(commands: Iterable[Command]) -> bytes:

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import ssl
 import time
 from collections.abc import Iterable
 from typing import NamedTuple, NoReturn, TypeGuard
 
 from blueque.connection.address import REPLY_TIMEOUT, Address, TlsOptions
-from blueque.connection.plain import SocketConnection, packed, reason_of
+from blueque.connection.plain import Poll, SocketConnection, packed, reason_of
 from blueque.connection.redis import Command, bare
 from blueque.errors import RedisRefused
 
@@ -57,8 +56,6 @@ class TlsConnection(SocketConnection):
         finally:
             plain.close()  # after wrap_socket the descriptor belongs to the wrapper
         wrapped.setblocking(False)
-        self._write_poll = select.poll()
-        self._write_poll.register(wrapped, select.POLLOUT)
         return wrapped
 
     def send(self, commands: Iterable[Command]) -> None:
@@ -121,7 +118,7 @@ class TlsConnection(SocketConnection):
                     self._lost(OSError("the server closed the connection"))
                 return data
 
-    def _poll_until(self, deadline: float, poll: select.poll) -> None:
+    def _poll_until(self, deadline: float, poll: Poll) -> None:
         if not self._is_ready(poll, max(deadline - time.monotonic(), 0)):
             self._lost(OSError("timed out"))
 
