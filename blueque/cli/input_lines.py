@@ -181,11 +181,14 @@ class Progress:
 def _arriving(stream: Any) -> Iterator[Any]:
     """Yield the lines as they arrive, and FLUSH when the first of them has waited long enough."""
     try:
-        descriptor = stream.fileno()
-    except (OSError, io.UnsupportedOperation):  # it cannot be polled
+        descriptor, poll = stream.fileno(), select.poll()
+    except (
+        OSError,
+        AttributeError,
+        io.UnsupportedOperation,
+    ):  # it cannot be polled, or nothing can
         yield from (line.removesuffix(b"\n") for line in stream)
         return
-    poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     parts: list[bytes] = []  # of a line that has not ended
     flush_at: float | None = None

@@ -17,7 +17,7 @@ import click
 
 from blueque.cli import printing
 from blueque.errors import RedisAway
-from blueque.system.signals import CONTINUED, RESIZED, Interruptions, Signals
+from blueque.system.signals import Interruptions, of_terminal
 
 # The alternate screen, no cursor, long lines cut; and the reverse.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -33,7 +33,7 @@ class Screen:
         self._before = termios.tcgetattr(sys.stdin)
         self._is_entered = False
         self._lines: Sequence[str] = ()
-        self._signals = Signals([RESIZED, CONTINUED])
+        self._signals = of_terminal()
         self._interruptions = Interruptions(self._leave, self._enter)
         self._enter()
         return self

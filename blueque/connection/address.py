@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 import socket
 import struct
 from collections.abc import Mapping
@@ -118,8 +119,12 @@ class Address:
         return f"[{self.host}]:{self._port}" if ":" in self.host else f"{self.host}:{self._port}"
 
     def connect(self) -> socket.socket:
-        """Return a socket on which a send waits for `REPLY_TIMEOUT` at most. Wait before you receive."""
+        """Return a socket on which a send waits for `REPLY_TIMEOUT` at most, or, on Windows, not at
+        all. Wait before you receive.
+        """
         if self._path is not None:
+            if not hasattr(socket, "AF_UNIX"):
+                raise OSError("Python has no Unix sockets on this system")
             connected = socket.socket(socket.AF_UNIX)
             connected.settimeout(self.connect_timeout)
             connected.connect(self._path)
@@ -129,6 +134,9 @@ class Address:
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # With a timeout of its own, the module `socket` asks the kernel before each send and receive.
         connected.settimeout(None)
+        if not hasattr(select, "poll"):  # Windows, which takes another value for the timeout, too
+            connected.setblocking(False)
+            return connected
         timeout = _TIMEOUT.pack(int(REPLY_TIMEOUT), int(REPLY_TIMEOUT % 1 * 1e6))
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
         return connected

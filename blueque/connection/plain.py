@@ -26,6 +26,8 @@ from blueque.connection.redis import (
 from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()
+# what to wait for: POLLIN and POLLOUT, which Windows does not have
+READABLE, WRITABLE = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
 # neither errors nor push messages: a PushNotification is a list of another type
 _PLAIN = frozenset({str, list, int})
 _PIECE = 8192  # the parser moves all its remaining bytes with each reply
@@ -82,9 +84,9 @@ class SocketConnection(Exchange):
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             where = address.shown.partition("?")[0]  # paths of certificates would hide the reason
             raise RedisAway(f"no Redis at {where}: {reason_of(error)}") from bare(error)
-        self._poll: Poll = poll_of(self._socket, select.POLLIN)
-        self._write_poll: Poll = poll_of(self._socket, select.POLLOUT)
-        self._blocks = True  # a send does
+        self._poll: Poll = poll_of(self._socket, READABLE)
+        self._write_poll: Poll = poll_of(self._socket, WRITABLE)
+        self._blocks = self._socket.getblocking()  # a send does
         greeting = address.greeting()
         if greeting:
             self.send(greeting)
@@ -100,8 +102,8 @@ class SocketConnection(Exchange):
         """Wait for the socket by other objects than those of `select`, also in a send."""
         self._socket.setblocking(False)
         self._blocks = False
-        self._poll = poll_of(self._socket, select.POLLIN)
-        self._write_poll = poll_of(self._socket, select.POLLOUT)
+        self._poll = poll_of(self._socket, READABLE)
+        self._write_poll = poll_of(self._socket, WRITABLE)
 
     def send(self, commands: Iterable[Command]) -> None:
         try:
@@ -235,8 +237,20 @@ class SocketConnection(Exchange):
         raise RedisAway(f"lost the connection to Redis: {reason_of(error)}") from bare(error)
 
 
-def poll_of(connected: socket.socket, event: int) -> select.poll:
-    """Return what waits for a socket: not select.select, which refuses descriptors above 1023."""
+class _Select:
+    """Waits for a socket where there is no `select.poll`, which is Windows."""
+
+    def __init__(self, connected: socket.socket, event: int) -> None:
+        self._sockets = ([connected], []) if event == READABLE else ([], [connected])
+
+    def poll(self, milliseconds: float, /) -> bool:
+        return any(select.select(*self._sockets, [], milliseconds / 1000))
+
+
+def poll_of(connected: socket.socket, event: int) -> Poll:
+    """Return what waits for a socket: elsewhere, select.select refuses descriptors above 1023."""
+    if not hasattr(select, "poll"):
+        return _Select(connected, event)
     poll = select.poll()
     poll.register(connected, event)
     return poll

@@ -11,7 +11,9 @@ from blueque.system import signals
 
 log = logging.getLogger("blueque")
 
-OF_MASTER = (signal.SIGUSR2, signal.SIGUSR1, signals.PAUSE, signals.OUT_OF_TIME)
+# From a master to its listeners: look at `Pause`; stop the task, for --max-runtime has passed.
+PAUSE, OUT_OF_TIME = signal.SIGRTMIN + 4, signal.SIGRTMIN + 5
+OF_MASTER = (signal.SIGUSR2, signal.SIGUSR1, PAUSE, OUT_OF_TIME)
 _SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *OF_MASTER)
 NO_DIRECTORY = "its working directory is gone"
 _CAUSES = (None, "a signal", "an order", NO_DIRECTORY)  # of a pause
@@ -126,7 +128,7 @@ class Orders:
     def obey(self, number: int) -> None:
         """Obey a signal."""
         self.has_news = True
-        if number == signals.PAUSE:  # it has ended the wait
+        if number == PAUSE:  # it has ended the wait
             return
         if number == signal.SIGUSR1:
             log.warning("SIGUSR1: the stacks of listener pid=%d are above", os.getpid())
@@ -135,11 +137,11 @@ class Orders:
             self.now = max(self.now, Order.DRAIN)
             return
         self.wants_end = True
-        if number == signals.OUT_OF_TIME and self.now is not Order.STOP:
+        if number == OUT_OF_TIME and self.now is not Order.STOP:
             self.why_stopped = (
                 f"stopped: the listener's --max-runtime of {self._max_runtime or 0:g} s has passed"
             )
-        if number in (signal.SIGQUIT, signals.OUT_OF_TIME):
+        if number in (signal.SIGQUIT, OUT_OF_TIME):
             self.now = Order.STOP
         else:
             # our master sends SIGQUIT for more; a second SIGTERM comes from another program

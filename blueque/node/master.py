@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from blueque.node import context
-from blueque.node.control import NO_DIRECTORY, Pause
+from blueque.node.control import NO_DIRECTORY, OUT_OF_TIME, Pause
 from blueque.node.reload import Kept, Reload
 from blueque.node.slots import Callbacks, Slots
 from blueque.system import process, signals
@@ -193,7 +193,7 @@ class Master:
             self._first = number
             if number == signal.SIGTERM and self._options.on_term == "stop":
                 log.warning("%s: stopping the running tasks", name)
-                self._pass_on(signals.OUT_OF_TIME if is_out_of_time else signal.SIGQUIT)
+                self._pass_on(OUT_OF_TIME if is_out_of_time else signal.SIGQUIT)
                 return
             then = (
                 "leaving the running tasks to their listeners"

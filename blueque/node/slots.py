@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from blueque.node import context
-from blueque.node.control import OF_MASTER
+from blueque.node.control import OF_MASTER, PAUSE
 from blueque.node.reload import Kept
 from blueque.system import process, signals
 from blueque.text.format import count
@@ -174,7 +174,7 @@ class Slots:
 
     def tell_of_pause(self) -> None:
         """Have the listeners look at the pause."""
-        self.tell(signals.PAUSE, self._born)
+        self.tell(PAUSE, self._born)
 
     def say_replaced(self) -> None:
         """Log which listeners the next program replaces."""

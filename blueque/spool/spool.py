@@ -32,7 +32,6 @@ task runs on while Redis is away.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -308,6 +307,8 @@ class Spool(TaskSpool):
 
         Raises OSError.
         """
+        import fcntl  # here: Windows has none, and `blueque logs` runs there, too
+
         root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
-import pwd
 import select
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, NoReturn
@@ -18,18 +15,14 @@ from blueque.system.signals import signal_name
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 VMSTAT = "/proc/vmstat"
-_SIGKILL = int(signal.SIGKILL)
+_SIGKILL = 9  # `signal` has this name on some systems only
 # a constant of the kernel: the namespace of the machine, not of a container
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def user_at_host() -> str:
     """Return user@host of this process, for people."""
-    try:
-        name = pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        name = str(os.geteuid())
-    return f"{name}@{name_for_people()}"
+    return f"{_user()}@{name_for_people()}"
 
 
 def who_of(by: str | None) -> str:
@@ -166,6 +159,8 @@ def is_in_container(environ: Mapping[str, str] = os.environ, root: str = "/") ->
 
 def become_subreaper() -> None:
     """Adopt orphans among the descendants of this process, so that it can wait for them."""
+    import ctypes  # here: only a listener needs it
+
     if _get_prctl()(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(code)}")
@@ -393,8 +388,21 @@ def wait_readable(descriptors: Iterable[int], seconds: float | None) -> set[int]
 
 @functools.cache
 def _get_prctl() -> Callable[..., int]:
+    import ctypes  # here: as above
+
     prctl: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl
     return prctl
+
+
+def _user() -> str:
+    try:
+        import pwd  # here: Windows has none
+    except ImportError:
+        return os.environ.get("USERNAME", "unknown")
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 @functools.lru_cache(1)  # by the pid, for a fork copies it

@@ -12,19 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 ECHO = 1.0  # seconds in which a repeated signal counts as the same one
 
-# From a master to its listeners: look at `orders.Pause`; stop the task, for --max-runtime has
-# passed.
-PAUSE, OUT_OF_TIME = signal.SIGRTMIN + 4, signal.SIGRTMIN + 5
-
-RESIZED = signal.SIGWINCH  # the terminal has another size
-CONTINUED = signal.SIGCONT  # after a stop, by fg
-
 
 def keep_ended_children() -> None:
     """Have children that end stay until this process waits for them. What has started it may ignore
     SIGCHLD, which is inherited: then the kernel reaps them itself.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if hasattr(signal, "SIGCHLD"):  # not on Windows
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 class StopRequest(BaseException):
@@ -77,6 +71,13 @@ class Signals:
         os.close(self._write)
 
 
+def of_terminal() -> Signals:
+    """Queue the signals that say that the terminal has another size, or that this process goes on
+    after a stop.
+    """
+    return Signals([signal.SIGWINCH, signal.SIGCONT])
+
+
 class Interruptions:
     """Calls `leave` before a signal stops or ends this process, and `take_up` after a stop.
 
@@ -88,7 +89,7 @@ class Interruptions:
         self._leave, self._take_up = leave, take_up
         handlers = {
             signal.SIGTSTP: self._stop,
-            CONTINUED: self._go_on,
+            signal.SIGCONT: self._go_on,
             signal.SIGTERM: self._end,
             signal.SIGHUP: self._end,
         }

@@ -23,11 +23,14 @@ def import_for_daemon(redis_url: str) -> None:
     redis_url: a connection with TLS, or with options of redis-py, needs more.
     """
     # Of the standard library too: an upgrade may replace Python.
+    import ctypes
     import difflib
+    import fcntl
     import hashlib
     import io
     import pathlib
     import pickle
+    import pwd
     import shutil
     import tarfile
     import tomllib
