@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli import printing
+from blueque.cli.linux_only import require_linux
 from blueque.cli.options import Invocation, shared_options
 from blueque.cli.printing import Column
 
@@ -41,6 +42,7 @@ def config(invocation: Invocation, queue: str | None, example: bool) -> None:
 
         click.echo(generated.text(), nl=False)
         return
+    require_linux()  # it says what a listener here would do
     from blueque.cli.effective import effective, of_queue  # here: --help does without
 
     found = list(effective(invocation) if queue is None else of_queue(invocation, queue))

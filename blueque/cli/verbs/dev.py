@@ -9,6 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, Failure
+from blueque.cli.linux_only import require_linux
 from blueque.cli.options import Invocation, text_options
 from blueque.cli.values import Value, WholeRange
 from blueque.cli.web_packages import missing
@@ -40,6 +41,7 @@ def dev(invocation: Invocation, modules: Sequence[str], slots: int) -> int:
     run; a second one ends them as their policies say. Redis is saved and ends last. Its data, and the files of
     attempts, stay in .blueque/ of this directory, for the next time. For production: docs/running.md.
     """
+    require_linux()
     from blueque.dev.session import Session, Wish  # here: --help does without
 
     wish = Wish(
