@@ -155,6 +155,12 @@ ensure_node() {
     apt_install nodejs && has_node
 }
 
+# Make sure of man, which checks the manual pages, or return 1.
+ensure_man() {
+    command -v man >/dev/null && return
+    apt_install man-db && command -v man >/dev/null
+}
+
 # Make sure of a Chromium, in which the tests look at the page, or return 1.
 has_chromium() {
     PYTHONPATH="$root/tests/web" "$venv/bin/python" -P -c \

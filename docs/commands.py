@@ -1,5 +1,6 @@
-"""Write docs/commands.md, the reference of all commands, from their --help: `.venv/bin/python
-docs/commands.py`. With --print, print the page; with --count, print each command with its options.
+"""Write docs/commands.md, the reference of all commands, and the manual pages of docs/man from --help:
+`.venv/bin/python docs/commands.py`. With --print, print all that; with --count, print each command with
+its options.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
+import man
 
 from blueque.cli import listener, main, scheduler
 from blueque.settings.table import TABLES
@@ -18,7 +20,7 @@ FEW = 3  # commands that have an option in common
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Commands
 
-What `--help` says of every command. `docs/commands.py` writes this page. For a guide by task see the [index](README.md).
+What `--help` and `man blueque` say of every command; `docs/commands.py` writes this page. For a guide see the [index](README.md).
 An option that several commands have, with the same meaning, is explained once, in the [last section](#options-of-several-commands).
 All programs have `--redis-url`, `--config`, `--debug`, `--version` and `--help`.
 """
@@ -174,9 +176,13 @@ def own_options(command: click.Command) -> list[click.Option]:
 
 
 if __name__ == "__main__":
+    pages = {PAGE: page()}
+    for name, program in PROGRAMS.items():
+        pages[man.DIRECTORY / f"{name}.1"] = man.page(name, [*contexts(program, name, None)])
     if sys.argv[1:] == ["--print"]:
-        sys.stdout.write(page())
+        sys.stdout.writelines(pages.values())
     elif sys.argv[1:] == ["--count"]:
         sys.stdout.write(count())
     else:
-        PAGE.write_text(page())
+        for path, text in pages.items():
+            path.write_text(text)

@@ -121,6 +121,7 @@ def test_the_tests_say_which_package_they_miss(tmp_path):
         ("redis-server", "redis"),
         ("default-jre-headless", "java"),
         ("nodejs", "node"),
+        ("man-db", "man"),
     ):
         assert f"ensure_{function} || give_up" in text and f"apt install {package}" in text
 
