@@ -532,13 +532,31 @@ CASES = [
     ),
     Case(
         "help",
-        "What help takes",
-        "A program from its start to its end: Python alone, Python that imports click, `blueque --help`, and the help of "
-        "that verb which takes longest.",
+        "What imports and help take",
+        "A program from its start to its end: Python alone, Python that imports click, `blueque`, or what a producer needs of "
+        "it, `blueque --help`, and the help of that verb which takes longest.",
         looking.help_of_verbs,
         [("p50", "p50 ms")],
         None,
         [
+            Target("import blueque", "40 ms", 40.0, False, ("import", "p50"), unit=" ms"),
+            Target(
+                "import blueque",
+                "2.5 x `python -c pass`",
+                2.5,
+                False,
+                ("import", "p50"),
+                ("pass", "p50"),
+            ),
+            Target("blueque --help", "100 ms", 100.0, False, ("help", "p50"), unit=" ms"),
+            Target(
+                "blueque --help",
+                "7 x `python -c pass`",
+                7.0,
+                False,
+                ("help", "p50"),
+                ("pass", "p50"),
+            ),
             Target("help of the slowest verb", "150 ms", 150.0, False, ("verb", "p50"), unit=" ms"),
             Target(
                 "help of the slowest verb",
@@ -552,6 +570,8 @@ CASES = [
         {
             "pass": "`python -c pass`",
             "click": '`python -c "import click"`',
+            "import": '`python -c "import blueque"`',
+            "producer": '`python -c "from blueque import Client, Queue"`',
             "help": "`blueque --help`",
             "verb": "`blueque VERB --help`",
         },

@@ -64,8 +64,8 @@ def many_queues(bench: Bench) -> Outcome:
 
 
 def help_of_verbs(bench: Bench, verbs: Iterable[str] = tuple(VERBS)) -> Outcome:
-    """The help of the verb that takes longest, beside that of `blueque`, and what Python and click
-    take without us.
+    """The imports of a producer, the help of `blueque`, and that of the verb that takes longest,
+    beside what Python and click take without us.
     """
     outcome, starts = Outcome(), bench.scaled(LOOKS, 2)
     took = {
@@ -75,6 +75,8 @@ def help_of_verbs(bench: Bench, verbs: Iterable[str] = tuple(VERBS)) -> Outcome:
     commands = {
         "pass": [sys.executable, "-c", "pass"],
         "click": [sys.executable, "-c", "import click"],
+        "import": [sys.executable, "-c", "import blueque"],
+        "producer": [sys.executable, "-c", "from blueque import Client, Queue"],
         "help": [*_PROGRAM, "--help"],
         "verb": [*_PROGRAM, slowest, "--help"],
     }

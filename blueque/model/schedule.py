@@ -6,7 +6,6 @@ occurrence. Of each occurrence comes one task, or a reason why not.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Mapping
@@ -271,6 +270,8 @@ def read_options(fields: Mapping[str, str]) -> dict[str, Any]:
 
 def digest_of(fields: Mapping[str, str]) -> str:
     """Return the SHA-256 of what a person has defined, as 64 hexadecimal digits."""
+    import hashlib  # here: OpenSSL takes 3 ms
+
     text = json.dumps({name: fields[name] for name in DEFINED if name in fields}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -18,8 +18,6 @@ from blueque.model.queue_settings import (
     write_setting,
 )
 from blueque.protocol import queues
-from blueque.queries.inspector import Inspector
-from blueque.settings.file import check_setting, require_setting
 from blueque.system import process
 
 log = logging.getLogger("blueque")
@@ -60,6 +58,8 @@ class Settings:
         """Return what the settings of this queue in Redis say of its tasks, by the names in
         blueque.toml: those that are set. A malformed one is left out.
         """
+        from blueque.queries.inspector import Inspector  # here: few producers ask
+
         (fields,) = Inspector(self._redis).settings([self.name]).values()
         settings, right = read_settings(fields), fields.keys() - malformed(fields).keys()
         found = {"weight": settings.weight, "retry": settings.retry}
@@ -85,6 +85,8 @@ class Settings:
         attempts, of tasks that run already, too. Raises InvalidInput.
         Source: docs/protocol/operator.md, "set_settings".
         """
+        from blueque.settings.file import check_setting, require_setting  # here: as above
+
         wanted: dict[str, str | None] = {}
         for name, value in settings.items():
             require_setting(name)

@@ -107,6 +107,7 @@ def _import_for_client() -> None:
     import blueque.queries.failures
     import blueque.queries.feeds
     import blueque.queries.history
+    import blueque.queries.inspector
     import blueque.queries.queue_changes
     import blueque.queries.queue_ends
     import blueque.queries.search
@@ -117,6 +118,7 @@ def _import_for_client() -> None:
     import blueque.recovery.judge
     import blueque.recovery.purge
     import blueque.recovery.retention
+    import blueque.settings.file
     import blueque.tables.hash_reader
     import blueque.tables.snapshot_reader
     import blueque.task_process.registered

@@ -254,6 +254,7 @@ def test_looks_and_help_are_measured_from_the_start_of_a_program_to_its_end() ->
     rows = [*looks.rows.values(), *queues.rows.values()]
     assert len(rows) == 4 and all(its["whole"][0] > its["p50"][0] > 0 for its in rows)
     assert helps.rows["verb"]["p50"][0] > helps.rows["pass"]["p50"][0] > 0
+    assert {"import", "producer", "help"} < helps.rows.keys()
     assert helps.facts["slowest"] in ("status", "config")
 
 

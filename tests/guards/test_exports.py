@@ -69,10 +69,13 @@ def test_the_help_of_a_command_imports_what_the_command_line_needs_and_no_more()
     )
 
 
-def test_a_client_that_looks_at_a_task_imports_what_that_needs_and_no_more(url):
+@pytest.mark.parametrize(
+    ("call", "modules"), [("get_task('none')", 45), ("get_queue('video').enqueue(1)", 110)]
+)
+def test_a_client_imports_what_a_call_needs_and_no_more(url, call, modules):
     code = (
         "import sys; from blueque import Client\n"
-        "Client(sys.argv[1]).get_task('none')\n"
+        f"Client(sys.argv[1]).{call}\n"
         "print(len([name for name in sys.modules if name.partition('.')[0] == 'blueque']))"
     )
 
@@ -80,7 +83,7 @@ def test_a_client_that_looks_at_a_task_imports_what_that_needs_and_no_more(url):
         [sys.executable, "-c", code, url], timeout=30, capture_output=True, text=True
     )
 
-    assert int(shown.stdout) <= 45, "each process that uses Blueque pays for each module"
+    assert int(shown.stdout) <= modules, "each process that uses Blueque pays for each module"
 
 
 def public_things() -> Iterator[tuple[str, Any]]:
