@@ -12,7 +12,7 @@ from blueque import errors, spark, testing
 PAGES = {
     "Client": ["Client"],
     "Queue and new tasks": ["Queue", "New", "Then", "Count", "TaskId"],
-    "Task": ["Task"],
+    "Task": ["Task", "Status"],
     "Groups and workflows": [
         "producer.groups.TaskGroup",
         "Group",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import re
@@ -19,6 +20,7 @@ logger = logging.getLogger("mkdocstrings.docstrings")
 DOCS = Path(__file__).resolve().parents[1]
 ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*): (.*)")
 NEXT = re.compile(r"(?<=\.) +(?=[a-z_]+(?:, [a-z_]+)*: )")  # `one: text. another: text`
+FIELD = re.compile(r"_Field\[(.+)\]\((.*)\)", re.S)
 CODE = re.compile(r"(`[^`]*`)")
 PAGE = re.compile(r'\bdocs/([\w/.-]+\.md)(?:, "([^"]+)")?')
 ERRORS = sorted(name for name, module in blueque._MODULES.items() if module == "errors")
@@ -27,6 +29,14 @@ ERROR = re.compile(rf"\b({'|'.join(ERRORS)})\b")
 
 class Docstrings(griffe.Extension):
     """Has mkdocstrings show the docstrings of Blueque as they are meant."""
+
+    def on_attribute(self, *, attr: griffe.Attribute, **_: Any) -> None:
+        """Show `name = _Field[T](meaning)` of a task as what it is: a T with a docstring."""
+        field = FIELD.fullmatch(str(attr.value))
+        if field is not None:
+            attr.annotation, attr.value = f"{field[1]} | None", None
+            attr.labels = {"property"}
+            attr.docstring = griffe.Docstring(ast.literal_eval(field[2] or "''"), parent=attr)
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
