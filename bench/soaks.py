@@ -37,7 +37,8 @@ def part(runs: Mapping[str, Mapping[str, Any]]) -> str:
     tables = [table(["", *(KINDS[kind] for kind in known)], facts)]
     for kind in known:
         tables += [f"In use, with {KINDS[kind]}:", _used(runs[kind])]
-        tables += [f"- {sentence}" for sentence in runs[kind]["wrong"]]
+        told = [f"- {sentence}" for sentence in runs[kind]["wrong"]]
+        tables += [part for part in ("\n".join(told), runs[kind].get("remark")) if part]
     return "\n\n".join([HEAD, *tables])
 
 
