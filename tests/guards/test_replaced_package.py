@@ -482,6 +482,7 @@ LAZY = {
     ),
     "client": "a verb of the command line needs little of it; import_ahead imports the rest where programs run for long",
     "task_process.import_ahead": "that is what it is for",
+    "settings.values": "few addresses have options of redis-py; as for client",
     "producer.settings": "few read or set settings of a queue; as for client",
     "producer.queue": "few wait for a whole queue; as for client",
     "queries.inspector": "the failures of a queue; as above",
