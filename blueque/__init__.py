@@ -21,6 +21,7 @@ from blueque.version import __version__ as __version__
 
 if _typing.TYPE_CHECKING:  # for type checkers and editors
     from blueque.archives import archive as archive
+    from blueque.async_client import AsyncClient as AsyncClient
     from blueque.client import Client as Client
     from blueque.errors import *  # noqa: F403
     from blueque.feeder import feed as feed
@@ -56,6 +57,7 @@ if _typing.TYPE_CHECKING:  # for type checkers and editors
 # in half the time, and no fork of a listener copies what it does not use.
 _NAMES = {
     "archives": "archive",
+    "async_client": "AsyncClient",
     "client": "Client",
     "settings.contents": "Config",
     "errors": """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from blueque.connection.address import Address, hide_password
@@ -285,7 +285,7 @@ class Client:
         """
         if isinstance(ids, str):
             return next(self.as_ended([ids], timeout))
-        wanted = _ids_of(ids)
+        wanted = ids_of(ids)
         ended: dict[str, Task] = {}
         enough = len(set(wanted)) if at_least is None else at_least
         for task in self.as_ended(wanted, timeout) if enough > 0 else ():
@@ -305,10 +305,10 @@ class Client:
     def as_ended(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Task]:
         """Yield each task when it ends. The arguments and errors are those of `wait`."""
         require_timeout(timeout)
-        wanted = _ids_of(ids)
+        wanted = ids_of(ids)
         from blueque.queries.task_ends import Watcher, ends
 
-        return ends(Watcher(self._connect, wanted, self.wait), self.patience, timeout)
+        return ends(Watcher(self._redis, wanted, self.wait), self.patience, timeout)
 
     def get_listener(self, queue_name: str, *more: str, select: Select | None = None) -> Listener:
         """Return a listener of one queue or several. It registers when it first listens.
@@ -378,7 +378,9 @@ class Client:
 
         return history.last_places(self._redis, [self._queue_name(name) for name in queue_names])
 
-    def events(self, *queue_names: str, after: Mapping[str, str] | None = None) -> Iterator[Event]:
+    def events(
+        self, *queue_names: str, after: Mapping[str, str] | None = None
+    ) -> Generator[Event, None, None]:
         """Yield the events of these queues as they happen. It never ends.
 
         after: where to begin, by queue: the result of `get_event_places`, or the `place` of the
@@ -517,8 +519,8 @@ class Client:
     def with_patience(self, seconds: float) -> Client:
         """Return a client of the same Redis with another patience."""
         other = copy.copy(self)
-        other._redis = Redis(other._connect, seconds, self._redis.settings)
-        other._redis.wrong_types = self._redis.wrong_types
+        other._redis = self._redis.another()
+        other._redis.patience = seconds
         return other
 
     def __enter__(self) -> Self:
@@ -552,7 +554,7 @@ class Client:
         return ClientConnection(self._client)
 
 
-def _ids_of(given: Iterable[str]) -> list[str]:
+def ids_of(given: Iterable[str]) -> list[str]:
     """Return ids of tasks to wait for. Raises InvalidType, also for a group."""
     if isinstance(given, InGroup):
         raise InvalidType(

@@ -135,6 +135,7 @@ class Redis:
         self._local = threading.local()
         self.has_answer: Callable[[Connection], bool] | None = None
         self.wrong_types: WrongTypes | None = None
+        self.sleep: Callable[[float], object] = time.sleep
 
     def connection(self) -> Connection:
         """Return this thread's connection; open it if needed."""
@@ -165,7 +166,7 @@ class Redis:
         other = Redis(self.connect, self.patience, self.settings)
         other.has_answer = self.has_answer
         other.unbounded_until, other.readable_until = self.unbounded_until, self.readable_until
-        other.wrong_types = self.wrong_types
+        other.wrong_types, other.sleep = self.wrong_types, self.sleep
         return other
 
     def lenient(self) -> Redis:
@@ -192,7 +193,7 @@ class Redis:
         """Do the same as `read`, but return a refusal as a value: for reads that an ACL may forbid."""
         if not commands:
             return []
-        patience = Patience(self.patience)
+        patience = Patience(self.patience, self.sleep)
         while True:
             try:
                 connection = self.connection()
@@ -242,8 +243,8 @@ def is_usable(connection: Connection) -> bool:
 class Patience:
     """The tries of one call: until a deadline, with growing pauses."""
 
-    def __init__(self, seconds: float) -> None:
-        self._deadline = time.monotonic() + seconds
+    def __init__(self, seconds: float, sleep: Callable[[float], object] = time.sleep) -> None:
+        self._deadline, self._sleep = time.monotonic() + seconds, sleep
         self._failures = 0
         self._has_reconnected = False
 
@@ -278,7 +279,7 @@ class Patience:
             raise bare(error)
         log.log(logging.DEBUG if self._failures else logging.WARNING, "%s; trying again", error)
         self._failures += 1
-        time.sleep(seconds)
+        self._sleep(seconds)
 
 
 _Failure = TypeVar("_Failure", bound=BaseException)

@@ -148,7 +148,7 @@ class TaskGroup(Group):
         Raises WaitTimedOut; NoSuchGroup.
         """
         require_timeout(timeout)
-        watcher = GroupWatcher(self._redis.connect, self.name)
+        watcher = GroupWatcher(self._redis, self.name)
         for _ in ends(watcher, self._redis.patience, timeout):
             pass  # it yields no tasks
         return self.progress()

@@ -202,7 +202,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         from blueque.queries.queue_ends import QueueWatcher, join  # here: most programs never wait
 
         require_timeout(timeout)
-        join(QueueWatcher(self._redis.connect, [self.name]), self._redis.patience, timeout)
+        join(QueueWatcher(self._redis, [self.name]), self._redis.patience, timeout)
 
     def wake_listener(self) -> None:
         """Wake an idle listener, for a task of a 1.0.0 producer, which sends no wake-up.

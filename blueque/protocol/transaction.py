@@ -144,7 +144,7 @@ def transact(
     Raises RedisAway when nothing was written, OutcomeUnknown when that cannot be known,
     NotReplicated, RedisRefused, Contended.
     """
-    patience = Patience(redis.patience)
+    patience = Patience(redis.patience, redis.sleep)
     has_to_wait = redis.settings.replicas and name not in REPEATED
     replicas = _Replicas(redis, name, look.task) if has_to_wait else None
     is_unknown = False
@@ -186,7 +186,7 @@ def transact(
         conflicts += 1
         # The longer a try takes, the more others meet it: many of them at once must not go on so.
         took = min(time.monotonic() - began, SLOW_TRY)
-        time.sleep(jitter(max(0.001 * min(conflicts, 10), took * min(conflicts, 50))))
+        redis.sleep(jitter(max(0.001 * min(conflicts, 10), took * min(conflicts, 50))))
     contended = Contended(name, conflicts)
     raise _unknown(name, look, contended) if is_unknown else contended
 

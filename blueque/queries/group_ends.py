@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from blueque.connection.redis import Connection, raise_refusal
+from blueque.connection.redis import Redis, raise_refusal
 from blueque.errors import NoSuchGroup, WaitTimedOut
 from blueque.model import keys
 from blueque.model.task import Task
@@ -19,8 +19,8 @@ class GroupWatcher(Watcher):
 
     least_rest = COALESCE
 
-    def __init__(self, connect: Callable[[], Connection], group: str) -> None:
-        super().__init__(connect, [group])
+    def __init__(self, redis: Redis, group: str) -> None:
+        super().__init__(redis, [group])
         self._group = group
 
     def timed_out(self, timeout: float) -> WaitTimedOut:

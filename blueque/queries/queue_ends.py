@@ -7,10 +7,10 @@ makes others, is always seen.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Connection, raise_refusal
+from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import WaitTimedOut
 from blueque.model import keys
 from blueque.model.task import Task
@@ -41,8 +41,8 @@ class QueueWatcher(Watcher):
 
     least_rest = COALESCE
 
-    def __init__(self, connect: Callable[[], Connection], queues: Sequence[str]) -> None:
-        super().__init__(connect, queues)
+    def __init__(self, redis: Redis, queues: Sequence[str]) -> None:
+        super().__init__(redis, queues)
         self.left = dict.fromkeys(queues, Left())
         # The lines besides the default line, and the listeners, as they were at the last look.
         self._lines: dict[str, list[str]] = {queue: [] for queue in queues}

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from blueque.connection.redis import Connection, Patience, as_hash, raise_refusal
+from blueque.connection.redis import Patience, Redis, as_hash, raise_refusal
 from blueque.connection.tracked import Tracked
 from blueque.errors import NoSuchTask, RedisAway, WaitTimedOut
 from blueque.model import keys
@@ -35,17 +35,15 @@ class Watcher:
     least_rest = 0.0  # seconds; more where changes come all the time
 
     def __init__(
-        self,
-        connect: Callable[[], Connection],
-        ids: Iterable[str],
-        wait: Callable[..., Task] | None = None,
+        self, redis: Redis, ids: Iterable[str], wait: Callable[..., Task] | None = None
     ) -> None:
         self.statuses: dict[str, str | None] = dict.fromkeys(ids)
         self.has_looked = False
         # tasks that a listener had, and until when it may restore them
         self._missing: dict[str, float] = {}
-        self._tracked, self._wait = Tracked(connect), wait
+        self._tracked, self._wait, self.sleep = Tracked(redis.connect), wait, redis.sleep
         self._by_key = {keys.task(task_id): task_id for task_id in self.statuses}
+        self._unread: set[str] = set()  # those that were added since the last look
 
     def look(self) -> Iterator[Task]:
         """Yield the tasks that have ended since the last call. Raises RedisAway, NoSuchTask."""
@@ -63,9 +61,9 @@ class Watcher:
         if self._tracked.is_tracking:
             self._tracked.wait(longest)
         else:
-            time.sleep(min(longest, PACE))
+            self.sleep(min(longest, PACE))
         if (left := min(self.least_rest, seconds) - (time.monotonic() - began)) > 0:
-            time.sleep(left)
+            self.sleep(left)
 
     def close(self) -> None:
         self._tracked.close()
@@ -80,12 +78,13 @@ class Watcher:
 
     def _look(self) -> Iterator[Task]:
         changed = self._tracked.changed()
+        unread, self._unread = self._unread, set()
         stale = [
             task_id
             for task_id in (
                 self.statuses
                 if changed is None
-                else {*map(self._by_key.get, changed), *self._missing}
+                else {*map(self._by_key.get, changed), *self._missing, *unread}
             )
             if task_id in self.statuses
         ]
@@ -147,7 +146,7 @@ def ends(
     before the first look only.
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
-    first = Patience(patience if timeout is None else min(patience, timeout))
+    first = Patience(patience if timeout is None else min(patience, timeout), watcher.sleep)
     outage = Outage("Redis answers again")
     due = 0.0  # the next notice
     try:
@@ -170,7 +169,7 @@ def ends(
                     continue
                 outage.note(str(error), "waiting")
                 left = deadline - time.monotonic()
-                time.sleep(max(0.0, min(outage.pause(), left)))
+                watcher.sleep(max(0.0, min(outage.pause(), left)))
             if timeout is not None and watcher.statuses and left <= 0:
                 raise watcher.timed_out(timeout)
     finally:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Unpack
 
+    from blueque.async_client import AsyncClient
     from blueque.client import Client
     from blueque.model.converter import Types
     from blueque.model.new import Then
@@ -179,6 +180,33 @@ class QueueHandler(Generic[P, R]):
         if ids:
             return made.enqueue_many(iterable, ids=True, batch=batch, **options)
         return made.enqueue_many(iterable, batch=batch, **options)
+
+    async def enqueue_async(
+        self,
+        parameters: P,
+        *,
+        client: AsyncClient,
+        queue: str | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> TaskId[R]:
+        """Do as `enqueue`, while the event loop goes on."""
+        return await client.call(
+            lambda own: self.get_queue(own, queue).enqueue(parameters, **options)
+        )
+
+    async def schedule_async(
+        self,
+        parameters: P,
+        eta: float | datetime,
+        *,
+        client: AsyncClient,
+        queue: str | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> TaskId[R]:
+        """Do as `schedule`, while the event loop goes on."""
+        return await client.call(
+            lambda own: self.get_queue(own, queue).schedule(parameters, eta, **options)
+        )
 
     def get_queue(self, client: Client | None = None, queue: str | None = None) -> Queue:
         """Return a queue of this handler. The arguments are those of `enqueue`. Raises InvalidInput."""

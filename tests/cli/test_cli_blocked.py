@@ -685,7 +685,7 @@ def test_wait_says_it_of_a_task_that_is_held_later(environ, redis, client, monke
         elif told[-1][1]:
             protocol.cancel(redis, "video", "child-1", "ada", None, time.time())
 
-    watcher = task_ends.Watcher(client.connections.connect, ["child-1"])
+    watcher = task_ends.Watcher(client.connections, ["child-1"])
     (ended,) = task_ends.ends(watcher, 1.0, 5.0, notice)
 
     assert (told[0], told[-1]) == ((["child-1"], []), (["child-1"], ["child-1"]))

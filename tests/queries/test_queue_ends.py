@@ -28,7 +28,7 @@ def watcher(client):
     made = []
 
     def make(*queues):
-        made.append(QueueWatcher(client.connections.connect, queues))
+        made.append(QueueWatcher(client.connections, queues))
         return made[-1]
 
     yield make

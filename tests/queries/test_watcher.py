@@ -212,7 +212,7 @@ def test_a_connection_that_is_cut_off_without_a_word_is_noticed(
 
 def test_what_is_put_in_line_again_before_it_was_read_is_waited_for_again(client, queue, cli):
     task_id = queue.enqueue("in")
-    seen = task_ends.Watcher(client._connect, [task_id])
+    seen = task_ends.Watcher(client.connections, [task_id])
     assert list(seen.look()) == []
 
     assert list(seen._load([task_id])) == []

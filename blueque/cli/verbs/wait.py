@@ -131,7 +131,7 @@ def _wait_for_tasks(
     """
     waiting, ended, code = {task.id: task for task in tasks}, [], 0
     try:
-        watcher = Watcher(client.connections.connect, waiting)
+        watcher = Watcher(client.connections, waiting)
         held = Held(client.get_inspector())
         for task in ends(watcher, client.patience, timeout, held.tell):
             del waiting[task.id]
@@ -195,7 +195,7 @@ def _wait_for_queues(
             )
         tasks = inspector.listing(queues, ["pending"], MOST).tasks
         _tell_of_no_listener(invocation, client, tasks)
-    watcher, held = QueueWatcher(client.connections.connect, queues), Held(inspector)
+    watcher, held = QueueWatcher(client.connections, queues), Held(inspector)
     try:
         for _ in ends(watcher, client.patience, timeout, held.tell_in):
             pass  # it yields no tasks

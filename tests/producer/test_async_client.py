@@ -1,0 +1,502 @@
+"""AsyncClient: the calls of a Client in an event loop, which goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+from sentinels import watched
+
+from blueque import (
+    AsyncClient,
+    Client,
+    InvalidInput,
+    InvalidType,
+    NoSuchTask,
+    NotInstalled,
+    RedisAway,
+    RedisRefused,
+    TooLarge,
+    WaitTimedOut,
+    WrongState,
+    handler,
+)
+from blueque.connection.tracked import Tracked
+from blueque.model import trace
+from blueque.queries import task_ends
+from blueque.system.embedded_redis import running_server
+from blueque.task_process import registered
+
+STALL = 0.005  # seconds of processor time between two turns of other coroutines
+AWAY = 1.5  # seconds for which Redis is away, much longer than any stall
+
+
+def end(cli, *ids, status="complete", **fields):
+    """End tasks as any program may."""
+    for task_id in ids:
+        cli.hset(f"blueque_task_{task_id}", mapping={"status": status, **fields})
+
+
+async def until(look, what):
+    async with asyncio.timeout(15):
+        while not look():
+            await asyncio.sleep(0.005)
+    return what
+
+
+def connections(cli):
+    return len(cli.client_list()) - 1  # without that which asks
+
+
+@asynccontextmanager
+async def watched_loop() -> AsyncIterator[list[float]]:
+    """Note for how long nothing else could run: the processor time of this thread, so that other
+    programs do not count, and where it is more than half a second, the time that has passed.
+    """
+    stalls: list[float] = []
+
+    async def turn() -> None:
+        while True:
+            used, at = time.thread_time(), time.monotonic()
+            await asyncio.sleep(0)
+            passed = time.monotonic() - at
+            stalls.append(passed if passed > AWAY / 2 else time.thread_time() - used)
+            await asyncio.sleep(0.001)
+
+    turning = asyncio.ensure_future(turn())
+    await asyncio.sleep(0)
+    yield stalls
+    turning.cancel()
+
+
+@contextmanager
+def stopped(server) -> Iterator[None]:
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+def test_a_task_goes_its_way(url, client, cli):
+    async def program():
+        async with AsyncClient(url) as waiting:
+            queue = waiting.get_queue("video")
+            task_id = await queue.enqueue({"file": "a.mov"}, title="first", key=7)
+            again = await queue.enqueue({"file": "a.mov"}, title="first", key=7)
+            later = await queue.schedule("later", time.time() + 3600, priority=3)
+            many = await queue.enqueue_many(range(250), tags=["x"])
+            seen = await waiting.get_task(task_id)
+            end(cli, task_id, result="done")
+            ended = await waiting.wait(task_id, timeout=15)
+            cancelled = await queue.cancel(later, by="me", reason="no need", only=["scheduled"])
+            requeued = await queue.requeue(later)
+            unknown = await waiting.get_task("nobody")
+            return task_id, again, later, many, seen, ended, cancelled, requeued, unknown
+
+    task_id, again, later, many, seen, ended, cancelled, requeued, unknown = asyncio.run(program())
+
+    assert again == task_id and task_id.is_new and not again.is_new
+    assert seen.parameters == {"file": "a.mov"} and seen.title == "first"
+    assert (many, many.new) == (250, 250)
+    assert (ended.status, ended.result) == ("complete", "done")
+    assert (cancelled, requeued) == ("cancelled", "pending")
+    assert client.get_task(later).priority == 3
+    assert unknown.status is None
+    assert cli.llen("blueque_pending_tasks_video") == 251
+
+
+def test_a_handler_makes_its_tasks_in_an_event_loop(url, client, monkeypatch):
+    monkeypatch.setattr(registered, "registered", [])
+
+    @handler("video")
+    def encode(task, parameters):
+        return parameters
+
+    async def program():
+        async with AsyncClient(url) as waiting:
+            now = await encode.enqueue_async({"n": 1}, client=waiting, title="now")
+            later = await encode.schedule_async({"n": 2}, time.time() + 60, client=waiting)
+            return now, later
+
+    now, later = map(client.get_task, asyncio.run(program()))
+    assert (now.queue, now.parameters, now.title) == ("video", {"n": 1}, "now")
+    assert (later.status, later.parameters) == ("scheduled", {"n": 2})
+
+
+def test_what_is_wrong_is_refused_as_by_a_client(url, client):
+    async def program():
+        async with AsyncClient(url, max_bytes=100) as waiting:
+            queue = waiting.get_queue("video")
+            with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+                await queue.enqueue("in", colour="red")
+            with pytest.raises(TooLarge):
+                await queue.enqueue("x" * 101)
+            with pytest.raises(WrongState):
+                await queue.requeue(await queue.enqueue("in"))
+            with pytest.raises(NoSuchTask, match="task nobody does not exist"):
+                await waiting.wait(["nobody"])
+            with pytest.raises(InvalidType, match="a task id is a str"):
+                await waiting.get_task(7)
+            with pytest.raises(InvalidInput):
+                waiting.get_queue("")
+        with pytest.raises(InvalidInput, match="connections"):
+            AsyncClient(url, connections=0)
+
+    asyncio.run(program())
+
+
+def test_options_of_redis_py_are_refused_before_anything_is_sent():
+    with pytest.raises(InvalidInput, match="options of redis-py"):
+        AsyncClient("redis://localhost?socket_timeout=3")
+
+
+def test_without_greenlet_the_extra_is_named(monkeypatch):
+    for name in ("blueque.async_client", "blueque.connection.awaiting"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "greenlet", None)
+    from importlib import import_module
+
+    with pytest.raises(NotInstalled, match=r"AsyncClient needs greenlet.*\.\[async\]"):
+        import_module("blueque.async_client")
+
+
+def test_everything_else_is_called_with_a_client(url):
+    async def program():
+        async with AsyncClient(url) as waiting:
+            group = await waiting.call(lambda blocking: blocking.group("import").open())
+            await waiting.get_queue("video").enqueue("in", group="import")
+            await waiting.call(lambda blocking: blocking.group("import").close())
+            paused = await waiting.get_queue("video").call(lambda queue: queue.pause())
+            return group, paused, await waiting.call(Client.get_schedules)
+
+    *_, schedules = asyncio.run(program())
+    assert schedules == []
+
+
+def test_calls_at_the_same_time_have_a_connection_each_and_no_more_than_allowed(url, cli):
+    before = connections(cli)
+
+    async def program():
+        async with AsyncClient(url, connections=3) as waiting:
+            queue = waiting.get_queue("video")
+            ids = await asyncio.gather(*(queue.enqueue(number) for number in range(200)))
+            return ids, connections(cli) - before
+
+    ids, opened = asyncio.run(program())
+    assert len(set(ids)) == 200 == cli.llen("blueque_pending_tasks_video")
+    assert opened == 3
+
+
+def test_fifty_waiters_share_one_connection(url, client, cli):
+    queue = client.get_queue("video")
+    ids = [queue.enqueue(number) for number in range(25)]
+
+    async def program():
+        async with AsyncClient(url, connections=1) as waiting:
+            await waiting.get_task(ids[0])
+            before = connections(cli)
+            waits = [asyncio.ensure_future(waiting.wait(task_id)) for task_id in ids * 2]
+            await until(lambda: len(waiting._waiters._waiting) == 25, "all wait")
+            await until(lambda: not waiting._waiters._ends._unread, "all were read")
+            opened = connections(cli) - before
+            end(cli, *ids)
+            return opened, await asyncio.gather(*waits)
+
+    opened, ended = asyncio.run(program())
+    assert opened == 1
+    assert [task.id for task in ended] == ids * 2
+    assert {task.status for task in ended} == {"complete"}
+
+
+def test_several_tasks_come_in_the_order_in_which_they_were_named(url, client, cli):
+    queue = client.get_queue("video")
+    one, two, three = (queue.enqueue(number) for number in range(3))
+    end(cli, one, three)
+
+    async def program():
+        async with AsyncClient(url) as waiting:
+            some = await waiting.wait([three, one, three, two], at_least=2)
+            nothing = await waiting.wait([]), await waiting.wait([two], at_least=0)
+            end(cli, two)
+            return some, nothing, await waiting.wait((three, two), timeout=15)
+
+    some, nothing, both = asyncio.run(program())
+    assert [task.id for task in some] == [three, one, three]
+    assert nothing == ([], [])
+    assert [task.id for task in both] == [three, two]
+
+
+def test_a_wait_that_is_over_says_what_has_not_ended(url, client, cli):
+    queue = client.get_queue("video")
+    ended, waits = queue.enqueue(1), queue.enqueue(2)
+    end(cli, ended)
+
+    async def program():
+        async with AsyncClient(url) as waiting:
+            with pytest.raises(WaitTimedOut) as raised:
+                await waiting.wait([ended, waits], timeout=0.05)
+            return raised.value
+
+    assert asyncio.run(program()).statuses == {waits: "pending"}
+
+
+def test_a_task_that_is_deleted_ends_the_waits_for_it_alone(url, client, cli):
+    queue = client.get_queue("video")
+    gone, stays = queue.enqueue(1), queue.enqueue(2)
+
+    async def program():
+        async with AsyncClient(url) as waiting:
+            first, second = map(asyncio.ensure_future, map(waiting.wait, (gone, stays)))
+            await until(lambda: len(waiting._waiters._waiting) == 2, "both wait")
+            cli.delete(f"blueque_task_{gone}")
+            with pytest.raises(NoSuchTask) as raised:
+                await first
+            end(cli, stays)
+            return raised.value, await second
+
+    error, ended = asyncio.run(program())
+    assert (error.task_id, error.status) == (gone, "pending")
+    assert ended.status == "complete"
+
+
+def test_where_redis_reports_no_changes_the_tasks_are_read_again(url, client, cli, monkeypatch):
+    monkeypatch.setattr(task_ends, "PACE", 0.01)
+    monkeypatch.setattr("blueque.connection.plain.SocketConnection.track", lambda self: False)
+    task_id = client.get_queue("video").enqueue("in")
+
+    async def program():
+        async with AsyncClient(url) as waiting:
+            wait = asyncio.ensure_future(waiting.wait(task_id))
+            await until(lambda: waiting._waiters._ends.has_looked, "it has looked")
+            end(cli, task_id)
+            return await wait
+
+    assert asyncio.run(program()).status == "complete"
+
+
+def test_a_refusal_is_raised_by_each_wait(url, client, monkeypatch):
+    task_id = client.get_queue("video").enqueue("in")
+
+    def refuse(*_):
+        raise RedisRefused("NOPERM this user has no permissions")
+
+    monkeypatch.setattr(Tracked, "exchange", refuse)
+
+    async def program():
+        async with AsyncClient(url) as waiting:
+            with pytest.raises(RedisRefused, match="NOPERM"):
+                await waiting.wait(task_id)
+
+    asyncio.run(program())
+
+
+def test_events_come_as_they_happen(url, client):
+    queue = client.get_queue("video")
+
+    async def program():
+        seen = []
+        async with AsyncClient(url) as waiting:
+            places = await waiting.call(lambda blocking: blocking.get_event_places("video"))
+            task_id = await waiting.get_queue("video").enqueue("in")
+            await waiting.get_queue("video").cancel(task_id, by="me")
+            events = waiting.events("video", after=places)
+            async for event in events:
+                seen.append(event)
+                break
+            await events.aclose()
+            return task_id, seen
+
+    task_id, (event,) = asyncio.run(program())
+    assert (event.task, event.event, event.by) == (task_id, "cancelled", "me")
+    assert queue.name == event.queue
+
+
+def test_nothing_stays_behind_a_cancelled_call(url, client, cli):
+    task_id = client.get_queue("video").enqueue("in")
+    before = connections(cli)
+
+    async def program():
+        async with AsyncClient(url) as waiting:
+            own = len(asyncio.all_tasks())
+            wait = asyncio.ensure_future(waiting.wait(task_id))
+            events = asyncio.ensure_future(anext(waiting.events("video")))
+            await until(lambda: waiting._waiters._ends.has_looked, "it waits")
+            await until(lambda: connections(cli) - before == 3, "the events are waited for")
+            for each in (wait, events):
+                each.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await each
+            await until(lambda: len(asyncio.all_tasks()) == own, "its tasks have ended")
+            left = waiting._waiters._waiting, waiting._waiters._ends.statuses
+            await until(lambda: connections(cli) - before == 2, "the events have no connection")
+            return left
+
+    assert asyncio.run(program()) == ({}, {})
+    assert connections(cli) == before
+
+
+def test_a_cancelled_call_takes_no_answer_of_the_next_one(own_server):
+    async def program():
+        async with AsyncClient(own_server.url, connections=1) as waiting:
+            queue = waiting.get_queue("video")
+            first = await queue.enqueue("first")
+            with stopped(own_server):
+                asked = asyncio.ensure_future(waiting.get_task(first))
+                await asyncio.sleep(0.05)  # it has been sent, and nothing answers
+                asked.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asked
+            second = await queue.enqueue("second")
+            return (await waiting.get_task(second)).parameters
+
+    assert asyncio.run(program()) == "second"
+
+
+def test_the_event_loop_goes_on_while_redis_is_away(own_server):
+    async def program():
+        async with AsyncClient(own_server.url, patience=30) as waiting:
+            queue = waiting.get_queue("video")
+            ids = [await queue.enqueue(number) for number in range(50)]
+            await waiting.get_task(ids[0])
+            waits = [asyncio.ensure_future(waiting.wait(task_id)) for task_id in ids]
+            await until(lambda: waiting._waiters._ends.has_looked, "they wait")
+            async with watched_loop() as stalls:
+                with stopped(own_server):
+                    calls = [asyncio.ensure_future(queue.enqueue("late")) for _ in range(20)]
+                    await asyncio.sleep(AWAY)
+                    assert not any(call.done() for call in calls)
+                made = await asyncio.gather(*calls)
+                many = await queue.enqueue_many({"number": number} for number in range(2000))
+            for wait in waits:
+                wait.cancel()
+            return made, many, stalls
+
+    made, many, stalls = asyncio.run(program())
+    assert len(set(made)) == 20 and many == 2000
+    assert len(stalls) > 100
+    assert sorted(stalls)[-1] < AWAY / 2
+    assert sorted(stalls)[len(stalls) * 99 // 100] < STALL
+
+
+def test_a_lost_connection_is_opened_again_and_waits_go_on(url, client, cli, proxy):
+    task_id = client.get_queue("video").enqueue("in")
+
+    async def program():
+        async with AsyncClient(proxy.url) as waiting:
+            wait = asyncio.ensure_future(waiting.wait(task_id))
+            await until(lambda: waiting._waiters._ends.has_looked, "it waits")
+            for each in cli.client_list():
+                if each["id"] != str(cli.client_id()):
+                    cli.client_kill_filter(each["id"])
+            again = await waiting.get_queue("video").enqueue("again")
+            end(cli, task_id)
+            return again, await wait
+
+    again, ended = asyncio.run(program())
+    assert client.get_task(again).status == "pending"
+    assert ended.status == "complete"
+
+
+def test_redis_that_is_not_there_is_an_error_after_the_patience():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+
+    async def program():
+        async with AsyncClient(f"redis://127.0.0.1:{port}", patience=0.1) as waiting:
+            with pytest.raises(RedisAway, match="no Redis at"):
+                await waiting.get_queue("video").enqueue("in")
+
+    asyncio.run(program())
+
+
+def test_a_wait_that_goes_on_is_told_that_the_client_is_closed(url, client):
+    task_id = client.get_queue("video").enqueue("in")
+
+    async def program():
+        async with AsyncClient(url) as waiting:
+            wait = asyncio.ensure_future(waiting.wait(task_id))
+            await until(lambda: waiting._waiters._ends.has_looked, "it waits")
+        with pytest.raises(RedisAway, match="the client was closed"):
+            await wait
+
+    asyncio.run(program())
+
+
+def test_parameters_that_are_larger_than_a_socket_takes_at_once(url, client):
+    text = "x" * (1 << 20)
+
+    async def program():
+        async with AsyncClient(url, max_bytes=8 << 20) as waiting:
+            return await waiting.get_queue("video").enqueue([text] * 7)
+
+    assert client.get_task(asyncio.run(program())).parameters == [text] * 7
+
+
+def test_the_trace_of_the_caller_goes_with_the_task(url, client, monkeypatch):
+    from contextvars import ContextVar
+
+    named: ContextVar[str] = ContextVar("named", default="nobody")
+    monkeypatch.setattr(trace, "of_caller", lambda: {"traceparent": named.get()})
+
+    async def program():
+        named.set("00-" + "a" * 32 + "-" + "b" * 16 + "-01")
+        async with AsyncClient(url) as waiting:
+            return await waiting.get_queue("video").enqueue("in")
+
+    context = client.get_task(asyncio.run(program())).context
+    assert context["traceparent"].startswith("00-aaaa")
+
+
+@pytest.fixture(scope="module")
+def sentinels(tmp_path_factory):
+    with watched(tmp_path_factory.mktemp("sentinels"), 1, 1) as service:
+        yield service
+
+
+def test_the_primary_is_found_behind_sentinel_and_again_after_a_failover(sentinels, monkeypatch):
+    monkeypatch.setattr("blueque.connection.sentinel.ASK_EVERY", 0.0)
+
+    async def program():
+        async with AsyncClient(sentinels.url, patience=20) as waiting:
+            queue = waiting.get_queue("video")
+            first = await queue.enqueue("first")
+            await asyncio.to_thread(sentinels.fail_over)
+            return first, await queue.enqueue("second")
+
+    first, second = asyncio.run(program())
+    assert first != second
+
+
+def test_a_unix_socket_and_tls_are_waited_for_as_well(tmp_path: Path):
+    from authority import Authority
+
+    authority = Authority(tmp_path)
+    signed, key = authority.sign("server", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    path = tmp_path / "redis"
+    options = ("--unixsocket", path, "--tls-port", port, "--tls-cert-file", signed)
+    options += ("--tls-key-file", key, "--tls-ca-cert-file", authority.file)
+    text = "y" * (2 << 20)
+
+    async def program(url):
+        async with AsyncClient(url, max_bytes=4 << 20) as waiting:
+            task_id = await waiting.get_queue("video").enqueue(text)
+            wait = asyncio.ensure_future(waiting.wait(task_id))
+            await until(lambda: waiting._waiters._ends.has_looked, "it waits")
+            await waiting.get_queue("video").cancel(task_id)
+            return (await wait).parameters
+
+    with running_server(*map(str, options), "--tls-auth-clients", "no"):
+        tls = f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority.file}"
+        for url in (f"unix://{path}", tls):
+            assert asyncio.run(program(url)) == text
