@@ -30,7 +30,8 @@ GUIDE = re.findall(
 PAGES = ["README.md", *(f"docs/{page}" for page in GUIDE)]
 TEXT = "".join((ROOT / page).read_text() for page in PAGES)
 FENCED = re.compile(
-    r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?"
+    r"```(?P<language>\w*)(?: title=\"(?P<file>[\w.-]+)\")?\n(?P<text>.*?)^```$",
     re.M | re.S,
 )
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -115,7 +116,10 @@ ALBUMS = {
 
 
 class Block(NamedTuple):
+    """file: the name of the file that it is."""
+
     language: str
+    file: str | None
     text: str
     is_run: bool
 
@@ -124,6 +128,7 @@ def _blocks(text: str) -> list[Block]:
     return [
         Block(
             match["language"],
+            match["file"],
             match["text"],
             is_run=match["reason"] is None and match["language"] != "text",
         )
@@ -276,7 +281,7 @@ def test_the_index_lists_every_page_of_the_guide():
 
 def test_few_blocks_are_not_run():
     assert len(BLOCKS) == TEXT.count("\n```") // 2
-    assert {block.language for block in BLOCKS} <= {"sh", "python", "text"}
+    assert {block.language for block in BLOCKS} <= {"sh", "python", "toml", "text"}
     assert sum(not block.is_run and block.language != "text" for block in BLOCKS) <= 4
 
 
@@ -290,11 +295,10 @@ def test_environment_variables_exist():
 def _as_shell(block: Block) -> str:
     if block.text == DEV:
         return BESIDE
-    return (
-        block.text
-        if block.language == "sh"
-        else f"python - <<'END_OF_PYTHON'\n{block.text}END_OF_PYTHON\n"
-    )
+    if block.language == "sh":
+        return block.text
+    program = "python -" if block.file is None else f"cat >{block.file}"
+    return f"{program} <<'END_OF_BLOCK'\n{block.text}END_OF_BLOCK\n"
 
 
 def _write_program(path: Path, line: str) -> None:
