@@ -138,14 +138,20 @@ def _blocks(text: str) -> list[Block]:
 
 BLOCKS = _blocks(TEXT)
 TOUR = _blocks((ROOT / "README.md").read_text())
-DEV = "blueque dev tasks\n"
+TUTORIAL = _blocks((ROOT / "docs/tutorial.md").read_text())
 # What a person does with it: it has one terminal, and the line that it prints is copied to another.
 BESIDE = """\
 redis_of_the_guide=$BLUEQUE_REDIS_URL
-blueque dev tasks >dev.log 2>&1 &
+{dev} >dev.log 2>&1 &
 dev=$!
 until grep -q 'export BLUEQUE_REDIS_URL=' dev.log; do sleep 0.1; done
 eval "$(grep -o 'export BLUEQUE_REDIS_URL=.*' dev.log)"
+"""
+# `dev` notices that the module has changed: its two listeners start anew.
+CHANGED = """\
+listeners=$(grep -c ' register queue' dev.log)
+{block}
+until [ $(grep -c ' register queue' dev.log) -ge $((listeners + 2)) ]; do sleep 0.1; done
 """
 # And at the end, as docs/guide/run-it-later.md says: Ctrl-C, and another Redis.
 END_OF_DEV = """\
@@ -273,6 +279,31 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
         assert shown in output
 
 
+def test_the_tutorial_does_what_it_says(environ, tmp_path):
+    began, *blocks = [block for block in TUTORIAL if block.is_run]
+    script = ["set -eu", _as_shell(began)]
+    for block in blocks:
+        changes = block.file == "film.py" or ">>film.py" in block.text
+        shell = _as_shell(block)
+        script.append(CHANGED.format(block=shell) if changes else shell)
+
+    with _shell("\n".join([*script, END_OF_DEV]), tmp_path, environ) as shell:
+        output, _ = shell.communicate(timeout=120)
+
+    assert shell.returncode == 0, output
+    for said in (
+        "complete after",
+        "interrupted by a person",
+        "20 new films\nseason autumn is ready\n0 new films\nseason autumn is ready\n",
+        "It needs gpu=1, and no listener of films has that much",
+        "nightly  next in",
+        "1 passed",
+    ):
+        assert said in output
+    (first,) = re.findall(r'"Die Nibelungen", "began at": (\d+)', output)
+    assert 0 < int(first) < 150
+
+
 def test_the_index_lists_every_page_of_the_guide():
     assert sorted(GUIDE) == sorted(
         f"guide/{path.name}" for path in (ROOT / "docs/guide").glob("*.md")
@@ -293,8 +324,8 @@ def test_environment_variables_exist():
 
 
 def _as_shell(block: Block) -> str:
-    if block.text == DEV:
-        return BESIDE
+    if block.text.startswith("blueque dev "):
+        return BESIDE.format(dev=block.text.strip())
     if block.language == "sh":
         return block.text
     program = "python -" if block.file is None else f"cat >{block.file}"
