@@ -11,25 +11,23 @@ from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from blueque.client import Client, ids_of
-from blueque.connection.awaiting import awaited, connect, sleep
-from blueque.connection.redis import Connection
-from blueque.errors import InvalidInput, NoSuchTask, WaitTimedOut
+from blueque.connection.awaiting import LoopWaits, awaited, require_greenlet, sleep
+from blueque.errors import WaitTimedOut
 from blueque.model.encoding import require_timeout, require_whole
-from blueque.model.ids import TaskId
 from blueque.model.options import EnqueueOptions
-from blueque.model.parts import in_parts
 from blueque.model.retry import Retry
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
+from blueque.model.task_id import TaskId
 from blueque.producer.bulk import Count, ManyOptions
 from blueque.producer.queue import Queue
-from blueque.queries.awaited_ends import Told, Waiters
+from blueque.queries.awaited_ends import Told, Waiters, statuses_of
 from blueque.queries.history import Event
-from blueque.queries.task_ends import TASKS_AT_ONCE
-from blueque.queries.tasks import load_many
+from blueque.queries.tasks import load
 from blueque.settings.contents import Config
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 P = ParamSpec("P")
 
@@ -37,20 +35,27 @@ CONNECTIONS, MOST_CONNECTIONS = 10, 10_000
 BATCH = 100  # tasks; packing more of them would hold up the event loop
 
 
-class _LoopClient(Client):
-    """A client whose methods `awaited` runs."""
+class _Loop:
+    """What an AsyncClient has in one event loop."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        if self._address is None or not self._address.is_plain or self._options:
-            raise InvalidInput(
-                f"{self!r} needs options of redis-py: an AsyncClient takes redis://, rediss://, unix:// and "
-                "redis+sentinel:// without them"
-            )
-        self._redis.sleep = sleep
+    def __init__(self, client: Client, connections: int) -> None:
+        self.places = asyncio.Semaphore(connections)
+        self.idle: list[Client] = []
+        self.waiters = Waiters(client.connections.another())
+        self.is_closed = False
 
-    def _connect(self) -> Connection:
-        return connect(super()._connect)
+    async def close(self) -> None:
+        try:
+            await self.waiters.close()
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """Close the connections that nobody uses now."""
+        self.is_closed = True
+        while self.idle:
+            self.idle.pop().close()
+        self.waiters.drop()
 
 
 class AsyncClient:
@@ -61,14 +66,14 @@ class AsyncClient:
             task_id = await client.get_queue("video.encode").enqueue({"file": "a.mov"})
             task = await client.wait(task_id, timeout=60)
 
-    Its calls are those of `Client`, with the same arguments, results and errors, and the event loop
-    goes on meanwhile. When a call is cancelled, nothing of it stays behind here; what it was about to
-    change may have been changed. With a `key`, a task that is enqueued again is the same task.
+    Its methods have the arguments, results and errors of those of `Client`; the event loop goes on
+    while they wait. `call` is for all that has no method here. When a call is cancelled, nothing of
+    it stays behind in the program; what it was about to change may have been changed. Give a `key` to
+    what you enqueue: the same call again makes no second task.
 
-    url, patience, max_bytes, replicas, config: as for `Client`.
+    url, patience, max_bytes, replicas, config: as for `Client`; without options of redis-py.
     connections: how many calls use Redis at a time; others wait for their turn. All waits together
         use one more, and each `events` has its own.
-    Use it in one event loop.
     """
 
     def __init__(
@@ -81,48 +86,69 @@ class AsyncClient:
         config: Config | str | os.PathLike[str] | None = None,
         connections: int = CONNECTIONS,
     ) -> None:
-        require_whole(connections, "connections", 1, MOST_CONNECTIONS)
-        self._client = _LoopClient(
+        require_greenlet()
+        self._connections = require_whole(connections, "connections", 1, MOST_CONNECTIONS)
+        self._client = Client(
             url, patience=patience, max_bytes=max_bytes, replicas=replicas, config=config
         )
-        self._places = asyncio.Semaphore(connections)
-        self._idle: list[Client] = []
-        self._waiters = Waiters(self._client.connections.another())
+        self._client.wait_by(LoopWaits(), sleep)
+        self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
 
     def __repr__(self) -> str:
-        return repr(self._client).replace("Client", "AsyncClient")
+        return repr(self._client).replace("Client", "AsyncClient", 1)
 
     def get_queue(self, name: str, retry: Retry | int | None = None) -> AsyncQueue:
         """Return the queue with this name. The arguments are those of `Client.get_queue`."""
-        self._client.get_queue(name, retry)  # refuses what is wrong
-        return AsyncQueue(self, name, retry)
+        return AsyncQueue(self, self._client.get_queue(name, retry).name, retry)
 
     async def call(
         self, function: Callable[Concatenate[Client, P], T], *arguments: P.args, **named: P.kwargs
     ) -> T:
-        """Call a function with a `Client`, for all that has no method here, and return its result.
+        """Call a function with a `Client`, and return its result.
 
             await client.call(lambda blocking: blocking.group("import").close())
 
         Where the function waits for Redis, the event loop goes on. Elsewhere it does not: the function
         must neither sleep nor read files, and must not keep the client.
         """
-        async with self._places:
-            client = self._idle.pop() if self._idle else self._new()
+        loop = self._loop()
+        async with loop.places:
+            client = loop.idle.pop() if loop.idle else self._another()
             try:
                 return await awaited(functools.partial(function, client, *arguments, **named))
             finally:
-                self._idle.append(client)
-
-    async def get_task(self, task_id: str) -> Task:
-        """Return a snapshot of the task; see `Client.get_task`."""
-        (task,) = await self.call(_seen, ids_of([task_id]))
-        return task
+                if loop.is_closed:
+                    client.close()
+                else:
+                    loop.idle.append(client)
 
     @overload
-    async def wait(  # type: ignore[overload-overlap]  # a str is an iterable of str, too
+    async def get_task(self, task_id: TaskId[R]) -> Task[R]: ...
+
+    @overload
+    async def get_task(self, task_id: str) -> Task: ...
+
+    async def get_task(self, task_id: str) -> Task:
+        """Return a snapshot of the task; see `Client.get_task`. Instead of its `wait`, await that of
+        this client.
+        """
+        (wanted,) = ids_of([task_id])
+        return await self.call(_load, wanted)
+
+    @overload
+    async def wait(  # type: ignore[overload-overlap]  # a TaskId is a str, which is an iterable of str
+        self, ids: TaskId[R], timeout: float | None = None
+    ) -> Task[R]: ...
+
+    @overload
+    async def wait(  # type: ignore[overload-overlap]
         self, ids: str, timeout: float | None = None
     ) -> Task: ...
+
+    @overload
+    async def wait(
+        self, ids: Iterable[TaskId[R]], timeout: float | None = None, at_least: int | None = None
+    ) -> list[Task[R]]: ...
 
     @overload
     async def wait(
@@ -137,43 +163,33 @@ class AsyncClient:
         """
         wanted = [ids] if isinstance(ids, str) else ids_of(ids)
         ended: dict[str, Task] = {}
-        enough = len(set(wanted)) if at_least is None else at_least
-        async with aclosing(self.as_ended(wanted, timeout)) as ends:
-            while len(ended) < enough:
-                task = await anext(ends)
-                ended[task.id] = task
+        enough = len(set(wanted)) if at_least is None or isinstance(ids, str) else at_least
+        if enough > 0:
+            async with aclosing(self.as_ended(wanted, timeout)) as ends:
+                async for task in ends:
+                    ended[task.id] = task
+                    if len(ended) >= enough:
+                        break
         if isinstance(ids, str):
             return ended[ids]
         return [ended[task_id] for task_id in wanted if task_id in ended]
 
-    async def as_ended(
+    @overload
+    def as_ended(
+        self, ids: Iterable[TaskId[R]], timeout: float | None = None
+    ) -> AsyncGenerator[Task[R], None]: ...
+
+    @overload
+    def as_ended(
+        self, ids: Iterable[str], timeout: float | None = None
+    ) -> AsyncGenerator[Task, None]: ...
+
+    def as_ended(
         self, ids: Iterable[str], timeout: float | None = None
     ) -> AsyncGenerator[Task, None]:
         """Yield each task when it ends. The arguments and errors are those of `wait`."""
         require_timeout(timeout)
-        left = set(ids_of(ids))
-        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        told: Told = asyncio.Queue()
-        try:
-            async with asyncio.timeout_at(deadline):
-                tasks = await self.call(_seen, [*left])
-            for task in tasks:
-                if task.status is None:
-                    raise NoSuchTask(task.id)
-                if task.status in FINISHED:
-                    told.put_nowait(task)
-            self._waiters.begin([task for task in tasks if task.status not in FINISHED], told)
-            while left:
-                async with asyncio.timeout_at(deadline):
-                    what = await told.get()
-                if isinstance(what, Exception):
-                    raise what
-                left.discard(what.id)
-                yield what
-        except TimeoutError:
-            raise WaitTimedOut(timeout or 0, self._waiters.statuses(left)) from None
-        finally:
-            self._waiters.end(left, told)
+        return self._as_ended(ids_of(ids), timeout)
 
     async def events(
         self, *queue_names: str, after: Mapping[str, str] | None = None
@@ -193,15 +209,64 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; the next call opens others. RedisAway is raised where a wait still
-        goes on.
+        """Close the connections of this event loop; the next call opens others. RedisAway is raised
+        where a wait still goes on.
         """
-        await self._waiters.close()
-        while self._idle:
-            self._idle.pop().close()
+        loop = self._loops.pop(asyncio.get_running_loop(), None)
+        if loop is not None:
+            await loop.close()
 
-    def _new(self) -> Client:
+    async def _as_ended(
+        self, ids: Sequence[str], timeout: float | None
+    ) -> AsyncGenerator[Task, None]:
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        patience = self._client.patience if timeout is None else min(timeout, self._client.patience)
+        own = {task_id: task_id for task_id in ids}  # that of another waiter has another type
+        statuses = await self.call(_statuses, [*own], patience)
+        waiters, told, left = self._loop().waiters, asyncio.Queue[str | Exception](), {*own}
+        for task_id, status in statuses.items():
+            if status in FINISHED:
+                told.put_nowait(task_id)
+        waiters.begin(
+            {task: statuses[task] for task in left if statuses[task] not in FINISHED}, told
+        )
+        try:
+            while left:
+                what = await _take(told, deadline)
+                if what is None:
+                    raise WaitTimedOut(timeout or 0, waiters.statuses([*left]))
+                if isinstance(what, Exception):
+                    raise what.with_traceback(None)  # it may be raised by others, too
+                task = await self.call(_load, own[what])
+                if task.status in FINISHED:
+                    left.discard(what)
+                    yield task
+                else:  # it was put in line again
+                    waiters.begin({what: task.status}, told)
+        finally:
+            waiters.end(told, [*left])
+
+    def _loop(self) -> _Loop:
+        running = asyncio.get_running_loop()
+        if running not in self._loops:
+            for ended in [each for each in self._loops if each.is_closed()]:
+                self._loops.pop(ended).drop()
+            self._loops[running] = _Loop(self._client, self._connections)
+        return self._loops[running]
+
+    def _another(self) -> Client:
         return self._client.with_patience(self._client.patience)
+
+
+async def _take(told: Told, deadline: float | None) -> str | Exception | None:
+    """Return what has been told, or is told before the deadline. None: nothing was."""
+    if told.empty():
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await told.get()
+        except TimeoutError:
+            pass
+    return None if told.empty() else told.get_nowait()
 
 
 class AsyncQueue:
@@ -255,12 +320,15 @@ class AsyncQueue:
         )
 
 
-def _seen(client: Client, ids: Sequence[str]) -> list[Task]:
-    """Return a snapshot of each task; of one that does not exist, all attributes but the id are
-    None.
-    """
+def _load(client: Client, task_id: str) -> Task:
+    return load(client.connections, task_id)
+
+
+def _statuses(client: Client, ids: Sequence[str], patience: float) -> dict[str, str]:
+    """Return the status of each task. Raises NoSuchTask."""
     redis = client.connections
-    known = {
-        task.id: task for some in in_parts(ids, TASKS_AT_ONCE) for task in load_many(redis, some)
-    }
-    return [known.get(task_id) or Task(task_id, {}) for task_id in ids]
+    usual, redis.patience = redis.patience, patience
+    try:
+        return statuses_of(redis, ids)
+    finally:
+        redis.patience = usual

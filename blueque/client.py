@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from blueque.connection.address import Address, hide_password
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow
     import redis as redis_py
 
+    from blueque.connection.waits import Waits
     from blueque.listener.listener import Listener
     from blueque.listener.listeners import Listeners
     from blueque.listener.processor import Processor
@@ -515,6 +516,17 @@ class Client:
         from blueque.tables.hash_reader import read
 
         return read(self._redis, piece, fields, missing)
+
+    def wait_by(self, waits: Waits, sleep: Callable[[float], object]) -> None:
+        """Have all connections wait otherwise than by blocking: for an event loop. Raises InvalidInput
+        for an address with options of redis-py.
+        """
+        if self._address is None or not self._address.is_plain or self._options:
+            raise InvalidInput(
+                f"{hide_password(self._url)!r} has options of redis-py, for which no event loop can wait"
+            )
+        self._address.wait_by(waits)
+        self._redis.sleep = sleep
 
     def with_patience(self, seconds: float) -> Client:
         """Return a client of the same Redis with another patience."""

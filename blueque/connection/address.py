@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import select
 import socket
-import struct
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from blueque.connection.waits import BLOCKING, SEND_TIMEOUT, Waits
 from blueque.errors import InvalidInput
 
 CONNECT_TIMEOUT = 5.0
-REPLY_TIMEOUT = 10.0
+REPLY_TIMEOUT = SEND_TIMEOUT
 SILENCE = 1.0  # seconds without an answer after which Sentinel is asked whether there will be one
-_TIMEOUT = struct.Struct("ll")  # of the kernel: seconds, microseconds
 _VERSIONS = ("TLSv1.2", "TLSv1.3")
 _YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # For a client, Python takes "optional" as "required".
@@ -74,7 +72,7 @@ class Address:
     """
 
     def __init__(self, url: str, connect_timeout: float = CONNECT_TIMEOUT) -> None:
-        self.connect_timeout = connect_timeout
+        self.connect_timeout, self.waits = connect_timeout, BLOCKING
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -118,27 +116,17 @@ class Address:
         """Host and port."""
         return f"[{self.host}]:{self._port}" if ":" in self.host else f"{self.host}:{self._port}"
 
+    def wait_by(self, waits: Waits) -> None:
+        """Have the connections to this address wait otherwise than by blocking."""
+        self.waits = waits
+
     def connect(self) -> socket.socket:
-        """Return a socket on which a send waits for `REPLY_TIMEOUT` at most, or, on Windows, not at
-        all. Wait before you receive.
-        """
+        """Return a connected socket. Wait before you receive. Raises OSError."""
         if self._path is not None:
-            if not hasattr(socket, "AF_UNIX"):
-                raise OSError("Python has no Unix sockets on this system")
-            connected = socket.socket(socket.AF_UNIX)
-            connected.settimeout(self.connect_timeout)
-            connected.connect(self._path)
-        else:
-            connected = socket.create_connection((self.host, self._port), self.connect_timeout)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # With a timeout of its own, the module `socket` asks the kernel before each send and receive.
-        connected.settimeout(None)
-        if not hasattr(select, "poll"):  # Windows, which takes another value for the timeout, too
-            connected.setblocking(False)
-            return connected
-        timeout = _TIMEOUT.pack(int(REPLY_TIMEOUT), int(REPLY_TIMEOUT % 1 * 1e6))
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+            return self.waits.connect(self._path, self.connect_timeout)
+        connected = self.waits.connect((self.host, self._port), self.connect_timeout)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connected
 
     def greeting(self) -> list[tuple[str | int, ...]]:

@@ -4,28 +4,34 @@ The transactions, queries and connections of Blueque are plain functions, and th
 `awaited` runs such a function in a greenlet, a stack of its own in the same thread. Where the
 function would wait, for a socket or between two tries, the greenlet hands an awaitable to the
 coroutine and stands still until it is done. So there is no second protocol for asyncio, and no
-thread but for opening a connection.
+thread but that in which asyncio looks up the name of a host.
 """
 
 from __future__ import annotations
 
 import asyncio
-import select
 import socket
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from blueque.connection.plain import SocketConnection
-from blueque.connection.redis import Connection
+from blueque.connection.waits import WRITABLE, Waits, unix_socket
 from blueque.errors import NotInstalled
 
 try:
     from greenlet import getcurrent, greenlet
-except ImportError as error:
-    raise NotInstalled("AsyncClient", "greenlet", "async") from error
+except ImportError:
+    greenlet = None
 
 T = TypeVar("T")
+
+READY_AT_ONCE = 8  # polls that find their socket ready, after which others have their turn
+
+
+def require_greenlet() -> None:
+    """Raises NotInstalled."""
+    if greenlet is None:
+        raise NotInstalled("AsyncClient", "greenlet", "async")
 
 
 async def awaited(function: Callable[..., T], *arguments: Any) -> T:
@@ -63,48 +69,30 @@ def sleep(seconds: float) -> None:
     wait_for(asyncio.sleep(seconds))
 
 
-def connect(open_one: Callable[[], Connection]) -> Connection:
-    """Return a connection on which functions wait as above. Raises what `open_one` does.
+class LoopWaits(Waits):
+    """Waits for sockets by the event loop, in functions that `awaited` runs."""
 
-    open_one: looks up names, waits for the server, for Sentinels and for TLS; it runs in a thread.
-    """
-    connection: Connection = wait_for(_in_thread(open_one))
-    if not isinstance(connection, SocketConnection):
-        connection.close()
-        raise TypeError(f"no event loop can wait for a {type(connection).__name__}")
-    connection.wait_by(_Poll)
-    asks = connection.is_current
-    if asks is not None:
-        connection.is_current = lambda *every: wait_for(asyncio.to_thread(asks, *every))
-    return connection
+    def connect(self, place: tuple[str, int] | str, seconds: float) -> socket.socket:
+        return wait_for(_connect(place, seconds))
+
+    def poll(self, connected: socket.socket, event: int) -> _LoopPoll:
+        return _LoopPoll(connected, event)
 
 
-async def _in_thread(open_one: Callable[[], Connection]) -> Connection:
-    opening = asyncio.ensure_future(asyncio.to_thread(open_one))
-    try:
-        return await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        opening.add_done_callback(_close)
-        raise
-
-
-def _close(opening: asyncio.Future[Connection]) -> None:
-    """Close a connection that nobody waits for any more."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
-
-
-class _Poll:
-    """Waits for a socket by the event loop."""
-
+class _LoopPoll:
     def __init__(self, connected: socket.socket, event: int) -> None:
-        self._descriptor, self._is_write = connected.fileno(), event == select.POLLOUT
-        self._now = select.poll()
-        self._now.register(connected, event)
+        self._descriptor, self._is_write = connected.fileno(), event == WRITABLE
+        self._now = Waits().poll(connected, event)
+        self._ready_at_once = 0
 
     def poll(self, milliseconds: float, /) -> bool:
         if self._now.poll(0):
+            self._ready_at_once += 1
+            if self._ready_at_once == READY_AT_ONCE:
+                self._ready_at_once = 0
+                sleep(0)
             return True
+        self._ready_at_once = 0
         return milliseconds > 0 and wait_for(self._is_ready(milliseconds / 1000))
 
     async def _is_ready(self, seconds: float) -> bool:
@@ -129,3 +117,35 @@ class _Poll:
 def _set(ready: asyncio.Future[None]) -> None:
     if not ready.done():
         ready.set_result(None)
+
+
+async def _connect(place: tuple[str, int] | str, seconds: float) -> socket.socket:
+    """Return a socket that does not block, connected to one of the addresses of a host, or to a
+    path.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            if not isinstance(place, tuple):
+                return await _connected(unix_socket(), place)
+            error = OSError("this host has no address")
+            loop = asyncio.get_running_loop()
+            for family, kind, protocol, _, address in await loop.getaddrinfo(
+                *place, type=socket.SOCK_STREAM
+            ):
+                try:
+                    return await _connected(socket.socket(family, kind, protocol), address)
+                except OSError as refused:
+                    error = refused
+            raise error
+    except TimeoutError:
+        raise OSError("timed out") from None
+
+
+async def _connected(made: socket.socket, address: Any) -> socket.socket:
+    try:
+        made.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(made, address)
+    except BaseException:
+        made.close()
+        raise
+    return made

@@ -5,11 +5,10 @@ It saves each listener the memory of redis-py, and each program the time of its 
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import hiredis
 
@@ -23,23 +22,15 @@ from blueque.connection.redis import (
     pack,
     unless_away,
 )
+from blueque.connection.waits import READABLE, WRITABLE, Poll
 from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()
-# what to wait for: POLLIN and POLLOUT, which Windows does not have
-READABLE, WRITABLE = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
 # neither errors nor push messages: a PushNotification is a list of another type
 _PLAIN = frozenset({str, list, int})
 _PIECE = 8192  # the parser moves all its remaining bytes with each reply
 # Raises TypeError for another sequence than a tuple, and UnicodeEncodeError.
 _pack_tuple: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
-
-
-class Poll(Protocol):
-    """Waits for a socket, as `select.poll` does."""
-
-    def poll(self, milliseconds: float, /) -> object:
-        """Wait at most for so long. Return a false value if the socket was not ready."""
 
 
 class Exchange:
@@ -84,9 +75,8 @@ class SocketConnection(Exchange):
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             where = address.shown.partition("?")[0]  # paths of certificates would hide the reason
             raise RedisAway(f"no Redis at {where}: {reason_of(error)}") from bare(error)
-        self._poll: Poll = poll_of(self._socket, READABLE)
-        self._write_poll: Poll = poll_of(self._socket, WRITABLE)
-        self._blocks = self._socket.getblocking()  # a send does
+        self._poll = address.waits.poll(self._socket, READABLE)
+        self._write_poll = address.waits.poll(self._socket, WRITABLE)
         greeting = address.greeting()
         if greeting:
             self.send(greeting)
@@ -98,16 +88,9 @@ class SocketConnection(Exchange):
     def _open(self, address: Address) -> socket.socket:
         return address.connect()
 
-    def wait_by(self, poll_of: Callable[[socket.socket, int], Poll]) -> None:
-        """Wait for the socket by other objects than those of `select`, also in a send."""
-        self._socket.setblocking(False)
-        self._blocks = False
-        self._poll = poll_of(self._socket, READABLE)
-        self._write_poll = poll_of(self._socket, WRITABLE)
-
     def send(self, commands: Iterable[Command]) -> None:
         try:
-            if self._blocks:
+            if self._socket.getblocking():
                 self._socket.sendall(packed(commands))
             else:
                 self._send_parts(memoryview(packed(commands)))
@@ -235,25 +218,6 @@ class SocketConnection(Exchange):
     def _lost(self, error: OSError) -> NoReturn:
         self.close()
         raise RedisAway(f"lost the connection to Redis: {reason_of(error)}") from bare(error)
-
-
-class _Select:
-    """Waits for a socket where there is no `select.poll`, which is Windows."""
-
-    def __init__(self, connected: socket.socket, event: int) -> None:
-        self._sockets = ([connected], []) if event == READABLE else ([], [connected])
-
-    def poll(self, milliseconds: float, /) -> bool:
-        return any(select.select(*self._sockets, [], milliseconds / 1000))
-
-
-def poll_of(connected: socket.socket, event: int) -> Poll:
-    """Return what waits for a socket: elsewhere, select.select refuses descriptors above 1023."""
-    if not hasattr(select, "poll"):
-        return _Select(connected, event)
-    poll = select.poll()
-    poll.register(connected, event)
-    return poll
 
 
 def packed(commands: Iterable[Command]) -> bytes:

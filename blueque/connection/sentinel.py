@@ -20,6 +20,7 @@ from blueque.connection.address import Address, hide_password
 from blueque.connection.opening import connect
 from blueque.connection.plain import reason_of
 from blueque.connection.redis import Connection, bare
+from blueque.connection.waits import BLOCKING, Waits
 from blueque.errors import OURS, InvalidInput, RedisAway, RedisRefused
 
 log = logging.getLogger("blueque")
@@ -46,7 +47,7 @@ class SentinelAddress:
     """
 
     def __init__(self, url: str) -> None:
-        self.shown = hide_password(url)
+        self.shown, self._waits = hide_password(url), BLOCKING
         found = _URL.fullmatch(url)
         if found is None:
             raise InvalidInput(f"{self.shown!r} is not an address of Sentinels: {_FORM}")
@@ -71,9 +72,17 @@ class SentinelAddress:
             )
         self.tls, self.is_plain = example.tls, True
 
+    def wait_by(self, waits: Waits) -> None:
+        """Have the connections to servers and Sentinels wait otherwise than by blocking."""
+        self._waits = waits
+        for sentinel in self.sentinels:
+            sentinel.wait_by(waits)
+
     def primary(self, host: str, port: int) -> Address:
         """Return the address of a server that Sentinel names."""
-        return Address(f"{self._head}{host}:{port}{self._tail}")
+        address = Address(f"{self._head}{host}:{port}{self._tail}")
+        address.wait_by(self._waits)
+        return address
 
     def connect(self) -> Connection:
         """Return a connection to the primary. Raises RedisAway, RedisRefused."""

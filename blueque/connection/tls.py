@@ -21,8 +21,9 @@ from collections.abc import Iterable
 from typing import NamedTuple, NoReturn, TypeGuard
 
 from blueque.connection.address import REPLY_TIMEOUT, Address, TlsOptions
-from blueque.connection.plain import Poll, SocketConnection, packed, reason_of
+from blueque.connection.plain import SocketConnection, packed, reason_of
 from blueque.connection.redis import Command, bare
+from blueque.connection.waits import READABLE, WRITABLE, Poll
 from blueque.errors import RedisRefused
 
 log = logging.getLogger("blueque")
@@ -43,19 +44,17 @@ class TlsConnection(SocketConnection):
         context = _context_of(address.tls)
         plain = address.connect()
         try:
-            # Until the handshake is done, the module waits by itself.
-            plain.settimeout(address.connect_timeout)
-            wrapped = context.wrap_socket(plain, server_hostname=address.host)
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            # a server that ends, or a proxy that has none behind it
-            raise OSError("the server closed the connection") from None
-        except TimeoutError:  # that of the module names a line of C
-            raise OSError("the server does not answer the handshake of TLS") from None
-        except ssl.SSLError as error:
-            raise _refused(address.place, error) from bare(error)
+            plain.setblocking(False)
+            wrapped = context.wrap_socket(
+                plain, server_hostname=address.host, do_handshake_on_connect=False
+            )
         finally:
             plain.close()  # after wrap_socket the descriptor belongs to the wrapper
-        wrapped.setblocking(False)
+        try:
+            _shake_hands(wrapped, address)
+        except BaseException:
+            wrapped.close()
+            raise
         return wrapped
 
     def send(self, commands: Iterable[Command]) -> None:
@@ -129,6 +128,24 @@ class TlsConnection(SocketConnection):
             self.close()
             raise _refused(self._server, error) from bare(error)
         super()._lost(error)
+
+
+def _shake_hands(wrapped: ssl.SSLSocket, address: Address) -> None:
+    """Raises OSError, RedisRefused."""
+    deadline = time.monotonic() + address.connect_timeout
+    while True:
+        try:
+            return wrapped.do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as want:
+            event = READABLE if isinstance(want, ssl.SSLWantReadError) else WRITABLE
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            # a server that ends, or a proxy that has none behind it
+            raise OSError("the server closed the connection") from None
+        except ssl.SSLError as error:
+            raise _refused(address.place, error) from bare(error)
+        left = max(deadline - time.monotonic(), 0)
+        if not address.waits.poll(wrapped, event).poll(left * 1000):
+            raise OSError("the server does not answer the handshake of TLS")
 
 
 class _Made(NamedTuple):

@@ -4,37 +4,51 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from blueque.connection.awaiting import awaited
 from blueque.connection.redis import Redis
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.model import keys
+from blueque.model.parts import in_parts
 from blueque.model.task import Task
-from blueque.queries.task_ends import Watcher
+from blueque.queries.task_ends import STATUSES_AT_ONCE, Watcher
 from blueque.system.outage import Outage
 
-Told: TypeAlias = "asyncio.Queue[Task | Exception]"
+# What one waiter is told: the ids of tasks that have ended, and errors.
+Told: TypeAlias = "asyncio.Queue[str | Exception]"
 
 LONGEST = 60.0  # seconds that it waits for a change
 
 
+def statuses_of(redis: Redis, ids: Sequence[str]) -> dict[str, str]:
+    """Return the status of each task. Raises NoSuchTask."""
+    found: dict[str, str] = {}
+    for some in in_parts(ids, STATUSES_AT_ONCE):
+        replies = redis.read(*[("HGET", keys.task(task_id), "status") for task_id in some])
+        for task_id, status in zip(some, replies, strict=True):
+            if status is None:
+                raise NoSuchTask(task_id)
+            found[task_id] = status
+    return found
+
+
 class _Ends(Watcher):
-    """Watches tasks that come and go while it looks. `gone` has the errors for those that were
-    deleted.
+    """Watches tasks that come and go while it looks, and yields them without their fields.
+
+    gone: the errors for those that were deleted.
     """
 
     def __init__(self, redis: Redis) -> None:
         super().__init__(redis, ())
         self.gone: list[NoSuchTask] = []
 
-    def add(self, seen: Task) -> None:
-        """Watch a task from now on. seen: as it was just before."""
-        if seen.id not in self.statuses:
-            self.statuses[seen.id] = seen.status
-            self._by_key[keys.task(seen.id)] = seen.id
-            self._unread.add(seen.id)
+    def add(self, task_id: str, status: str | None) -> None:
+        if task_id not in self.statuses:
+            self.statuses[task_id] = status
+            self._by_key[keys.task(task_id)] = task_id
+            self._unread.add(task_id)
 
     def remove(self, task_id: str) -> None:
         self.statuses.pop(task_id, None)
@@ -47,86 +61,105 @@ class _Ends(Watcher):
         try:
             return super()._note(task_id, status)
         except NoSuchTask as error:
-            self.remove(task_id)
             self.gone.append(error)
             return False
 
+    def _load(self, ids: Sequence[str]) -> Iterator[Task]:
+        for task_id in ids:
+            yield Task(task_id, {})
+
 
 class Waiters:
-    """All that wait for tasks by one client. Each has a queue, into which comes what it waits for."""
+    """All that wait for tasks by one client in one event loop."""
 
     def __init__(self, redis: Redis) -> None:
-        self._ends = _Ends(redis)
-        self._waiting: defaultdict[str, set[Told]] = defaultdict(set)
-        self._news = asyncio.Event()  # somebody waits for another task, or no longer waits
-        self._watching: asyncio.Task[None] | None = None
+        self.ends = _Ends(redis)
+        self.waiting: defaultdict[str, set[Told]] = defaultdict(set)
+        self._news = asyncio.Event()  # somebody waits for another task, or nobody waits any more
+        self.watching: asyncio.Task[None] | None = None
+        self._is_closed = False
 
-    def begin(self, tasks: Iterable[Task], told: Told) -> None:
-        """Put each task into `told` when it ends: NoSuchTask if it is deleted, RedisRefused. If Redis
-        goes away, the wait goes on.
+    def begin(self, statuses: Mapping[str, str | None], told: Told) -> None:
+        """Put the id of each task into `told` when it ends, or NoSuchTask if it is deleted. If Redis
+        goes away, the wait goes on; if it refuses to answer, RedisRefused is put there.
 
-        tasks: as they were just before.
+        statuses: of the tasks as they were just before.
         """
-        for seen in tasks:
-            self._waiting[seen.id].add(told)
-            self._ends.add(seen)
+        if self._is_closed:
+            told.put_nowait(_closed())
+            return
+        for task_id, status in statuses.items():
+            self.waiting[task_id].add(told)
+            self.ends.add(task_id, status)
         self._news.set()
-        if self._waiting and self._watching is None:
-            self._watching = asyncio.ensure_future(self._watch())
+        if self.waiting and self.watching is None:
+            self.watching = asyncio.ensure_future(self._watch())
 
-    def end(self, ids: Iterable[str], told: Told) -> None:
-        """Wait no longer for these tasks."""
+    def end(self, told: Told, ids: Sequence[str]) -> None:
+        """Wait no longer for those of these tasks that have not ended."""
         for task_id in ids:
-            self._waiting[task_id].discard(told)
-            if not self._waiting[task_id]:
-                del self._waiting[task_id]
-                self._ends.remove(task_id)
-        self._news.set()
+            waiting = self.waiting.get(task_id)
+            if waiting is not None:
+                waiting.discard(told)
+                if not waiting:
+                    self._forget(task_id)
+        if not self.waiting:
+            self._news.set()
 
-    def statuses(self, ids: Iterable[str]) -> dict[str, str | None]:
+    def statuses(self, ids: Sequence[str]) -> dict[str, str | None]:
         """Return the last status that was seen of each task."""
-        return {task_id: self._ends.statuses.get(task_id) for task_id in ids}
+        return {task_id: self.ends.statuses.get(task_id) for task_id in ids}
 
     async def close(self) -> None:
-        """Close the connection. RedisAway is told to all that still wait."""
-        for task_id in [*self._waiting]:
-            self._tell(task_id, RedisAway("the client was closed"))
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait({self._watching})
-        self._ends.close()
+        """Stop looking. RedisAway is told to all that still wait."""
+        self._is_closed = True
+        for task_id in [*self.waiting]:
+            self._tell(task_id, _closed())
+        if self.watching is not None:
+            self.watching.cancel()
+            await asyncio.wait({self.watching})
+
+    def drop(self) -> None:
+        """Close the connection of those that no longer look."""
+        self.ends.close()
 
     async def _watch(self) -> None:
         """Look at the tasks as long as anybody waits for one."""
         outage = Outage("Redis answers again")
         try:
-            while self._waiting:
+            while self.waiting:
                 self._news.clear()
                 try:
                     await awaited(self._look)
                     outage.note(None)
-                    await self._either(awaited(self._ends.rest, LONGEST))
+                    await self._unless_news(awaited(self.ends.rest, LONGEST))
                 except RedisAway as error:
                     outage.note(error, "waiting")
-                    await self._either(asyncio.sleep(outage.pause()))
+                    await self._unless_news(asyncio.sleep(outage.pause()))
         except Exception as error:  # such as RedisRefused
-            for task_id in [*self._waiting]:
+            for task_id in [*self.waiting]:
                 self._tell(task_id, error)
         finally:
-            self._watching = None
+            self.watching = None
 
     def _look(self) -> None:
-        for task in self._ends.look():
-            self._tell(task.id, task)
-        gone, self._ends.gone = self._ends.gone, []
+        for task in self.ends.look():
+            self._tell(task.id, task.id)
+        gone, self.ends.gone = self.ends.gone, []
         for error in gone:
             self._tell(error.task_id, error)
 
-    def _tell(self, task_id: str, what: Task | Exception) -> None:
-        for told in self._waiting.get(task_id, ()):
+    def _tell(self, task_id: str, what: str | Exception) -> None:
+        """Tell all that wait for a task. They wait for it no longer."""
+        for told in self.waiting.get(task_id, ()):
             told.put_nowait(what)
+        self._forget(task_id)
 
-    async def _either(self, rest: Coroutine[Any, Any, None]) -> None:
+    def _forget(self, task_id: str) -> None:
+        self.waiting.pop(task_id, None)
+        self.ends.remove(task_id)
+
+    async def _unless_news(self, rest: Coroutine[Any, Any, None]) -> None:
         """Rest, but not longer than until there is news."""
         resting = asyncio.ensure_future(rest)
         news = asyncio.ensure_future(self._news.wait())
@@ -136,5 +169,10 @@ class Waiters:
             resting.cancel()
             news.cancel()
             await asyncio.wait({resting, news})
-        if not resting.cancelled():
-            resting.result()
+            failed = None if resting.cancelled() else resting.exception()
+        if failed is not None:
+            raise failed
+
+
+def _closed() -> RedisAway:
+    return RedisAway("the client was closed")

@@ -122,7 +122,7 @@ class _Reader:
         return replies
 
     def _receive(self) -> list[Any]:
-        patience = Patience(self._redis.patience)
+        patience = Patience(self._redis.patience, self._redis.sleep)
         while True:
             try:
                 if not self._is_sent:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
+import redis as redis_py
 from sentinels import watched
 
 from blueque import (
     AsyncClient,
-    Client,
     InvalidInput,
     InvalidType,
     NoSuchTask,
-    NotInstalled,
     RedisAway,
     RedisRefused,
     TooLarge,
@@ -54,6 +55,10 @@ async def until(look, what):
 
 def connections(cli):
     return len(cli.client_list()) - 1  # without that which asks
+
+
+def waiters_of(client):
+    return client._loop().waiters
 
 
 @asynccontextmanager
@@ -159,27 +164,34 @@ def test_options_of_redis_py_are_refused_before_anything_is_sent():
         AsyncClient("redis://localhost?socket_timeout=3")
 
 
-def test_without_greenlet_the_extra_is_named(monkeypatch):
-    for name in ("blueque.async_client", "blueque.connection.awaiting"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "greenlet", None)
-    from importlib import import_module
+def test_without_greenlet_the_extra_is_named_when_a_client_is_made():
+    program = """if True:
+        import sys
+        sys.modules["greenlet"] = None
+        from blueque import *
+        try:
+            AsyncClient()
+        except NotInstalled as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert re.fullmatch(r"AsyncClient needs greenlet.*\.\[async\]'\n", done.stdout)
 
-    with pytest.raises(NotInstalled, match=r"AsyncClient needs greenlet.*\.\[async\]"):
-        import_module("blueque.async_client")
 
+def test_everything_else_is_called_with_a_client(url, client):
+    def close(blocking, name):
+        return blocking.group(name).close()
 
-def test_everything_else_is_called_with_a_client(url):
     async def program():
         async with AsyncClient(url) as waiting:
-            group = await waiting.call(lambda blocking: blocking.group("import").open())
+            await waiting.call(lambda blocking: blocking.group("import").open())
             await waiting.get_queue("video").enqueue("in", group="import")
-            await waiting.call(lambda blocking: blocking.group("import").close())
-            paused = await waiting.get_queue("video").call(lambda queue: queue.pause())
-            return group, paused, await waiting.call(Client.get_schedules)
+            await waiting.call(close, name="import")
+            return await waiting.get_queue("video").call(lambda queue: queue.name)
 
-    *_, schedules = asyncio.run(program())
-    assert schedules == []
+    assert asyncio.run(program()) == "video"
+    assert client.group("import").progress().state == "closed"
 
 
 def test_calls_at_the_same_time_have_a_connection_each_and_no_more_than_allowed(url, cli):
@@ -205,11 +217,15 @@ def test_fifty_waiters_share_one_connection(url, client, cli):
             await waiting.get_task(ids[0])
             before = connections(cli)
             waits = [asyncio.ensure_future(waiting.wait(task_id)) for task_id in ids * 2]
-            await until(lambda: len(waiting._waiters._waiting) == 25, "all wait")
-            await until(lambda: not waiting._waiters._ends._unread, "all were read")
+            waiters = waiters_of(waiting)
+            await until(lambda: len(waiters.waiting) == 25, "all wait")
+            await until(lambda: waiters.ends.has_looked, "it has looked")
             opened = connections(cli) - before
             end(cli, *ids)
-            return opened, await asyncio.gather(*waits)
+            ended = await asyncio.gather(*waits)
+            await until(lambda: waiters.watching is None, "nothing is watched")
+            assert not waiters.waiting and not waiters.ends.statuses
+            return opened, ended
 
     opened, ended = asyncio.run(program())
     assert opened == 1
@@ -227,12 +243,34 @@ def test_several_tasks_come_in_the_order_in_which_they_were_named(url, client, c
             some = await waiting.wait([three, one, three, two], at_least=2)
             nothing = await waiting.wait([]), await waiting.wait([two], at_least=0)
             end(cli, two)
-            return some, nothing, await waiting.wait((three, two), timeout=15)
+            both = await waiting.wait((three, two), timeout=15, at_least=7)
+            return some, nothing, both, await waiting.wait(one, timeout=0)
 
-    some, nothing, both = asyncio.run(program())
+    some, nothing, both, first = asyncio.run(program())
     assert [task.id for task in some] == [three, one, three]
     assert nothing == ([], [])
     assert [task.id for task in both] == [three, two]
+    assert (first.id, first.parameters) == (one, 0)
+
+
+def test_a_task_that_is_put_in_line_again_has_not_ended(url, client, cli):
+    queue = client.get_queue("video")
+    again, other = queue.enqueue(1), queue.enqueue(2)
+    end(cli, again, status="failed")
+
+    async def program():
+        async with AsyncClient(url) as waiting, aclosing(waiting.as_ended([again, other])) as ends:
+            first = await anext(ends)
+            queue.requeue(again)
+            another = asyncio.ensure_future(waiting.wait(again))
+            await until(lambda: again in waiters_of(waiting).waiting, "it is waited for")
+            end(cli, again, other)
+            return first, await anext(ends), [each.id async for each in ends], await another
+
+    first, second, more, another = asyncio.run(program())
+    assert (first.id, first.status) == (again, "failed")
+    assert (second.id, more) == (other, [])
+    assert (another.id, another.status) == (again, "complete")
 
 
 def test_a_wait_that_is_over_says_what_has_not_ended(url, client, cli):
@@ -256,7 +294,7 @@ def test_a_task_that_is_deleted_ends_the_waits_for_it_alone(url, client, cli):
     async def program():
         async with AsyncClient(url) as waiting:
             first, second = map(asyncio.ensure_future, map(waiting.wait, (gone, stays)))
-            await until(lambda: len(waiting._waiters._waiting) == 2, "both wait")
+            await until(lambda: len(waiters_of(waiting).waiting) == 2, "both wait")
             cli.delete(f"blueque_task_{gone}")
             with pytest.raises(NoSuchTask) as raised:
                 await first
@@ -276,7 +314,7 @@ def test_where_redis_reports_no_changes_the_tasks_are_read_again(url, client, cl
     async def program():
         async with AsyncClient(url) as waiting:
             wait = asyncio.ensure_future(waiting.wait(task_id))
-            await until(lambda: waiting._waiters._ends.has_looked, "it has looked")
+            await until(lambda: waiters_of(waiting).ends.has_looked, "it has looked")
             end(cli, task_id)
             return await wait
 
@@ -329,14 +367,14 @@ def test_nothing_stays_behind_a_cancelled_call(url, client, cli):
             own = len(asyncio.all_tasks())
             wait = asyncio.ensure_future(waiting.wait(task_id))
             events = asyncio.ensure_future(anext(waiting.events("video")))
-            await until(lambda: waiting._waiters._ends.has_looked, "it waits")
+            await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
             await until(lambda: connections(cli) - before == 3, "the events are waited for")
             for each in (wait, events):
                 each.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await each
             await until(lambda: len(asyncio.all_tasks()) == own, "its tasks have ended")
-            left = waiting._waiters._waiting, waiting._waiters._ends.statuses
+            left = waiters_of(waiting).waiting, waiters_of(waiting).ends.statuses
             await until(lambda: connections(cli) - before == 2, "the events have no connection")
             return left
 
@@ -366,9 +404,8 @@ def test_the_event_loop_goes_on_while_redis_is_away(own_server):
         async with AsyncClient(own_server.url, patience=30) as waiting:
             queue = waiting.get_queue("video")
             ids = [await queue.enqueue(number) for number in range(50)]
-            await waiting.get_task(ids[0])
             waits = [asyncio.ensure_future(waiting.wait(task_id)) for task_id in ids]
-            await until(lambda: waiting._waiters._ends.has_looked, "they wait")
+            await until(lambda: waiters_of(waiting).ends.has_looked, "they wait")
             async with watched_loop() as stalls:
                 with stopped(own_server):
                     calls = [asyncio.ensure_future(queue.enqueue("late")) for _ in range(20)]
@@ -382,9 +419,108 @@ def test_the_event_loop_goes_on_while_redis_is_away(own_server):
 
     made, many, stalls = asyncio.run(program())
     assert len(set(made)) == 20 and many == 2000
+    goes_on(stalls)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [  # it selects a database, shakes hands, or is asked for the primary
+        "redis://127.0.0.1:{port}/1",
+        "rediss://127.0.0.1:{port}",
+        "redis+sentinel://127.0.0.1:{port}/service",
+    ],
+)
+def test_the_event_loop_goes_on_while_a_server_accepts_and_is_silent(url):
+    async def program(port):
+        client = AsyncClient(url.format(port=port), patience=30)
+        async with client as waiting, watched_loop() as stalls:
+            calls = [asyncio.ensure_future(waiting.get_task("any")) for _ in range(5)]
+            await asyncio.sleep(AWAY)
+            assert await asyncio.to_thread(int) == 0  # the threads are those of the application
+            for call in calls:
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            assert len(others) == 1  # that which watches the loop
+        return stalls
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        goes_on(asyncio.run(program(silent.getsockname()[1])))
+
+
+def goes_on(stalls):
+    """See that nothing held up the loop: in few of its turns for as long as a garbage collection."""
     assert len(stalls) > 100
     assert sorted(stalls)[-1] < AWAY / 2
     assert sorted(stalls)[len(stalls) * 99 // 100] < STALL
+
+
+def test_a_refused_try_pauses_without_holding_up_the_loop(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    monkeypatch.setattr("blueque.connection.redis.pause", lambda failures: AWAY)
+
+    async def program():
+        async with AsyncClient(f"redis://localhost:{port}", patience=30) as waiting:
+            async with watched_loop() as stalls:
+                call = asyncio.ensure_future(waiting.get_task("any"))
+                await asyncio.sleep(AWAY)
+                call.cancel()
+            return stalls
+
+    goes_on(asyncio.run(program()))
+
+
+def test_each_event_loop_has_connections_of_its_own(url, client, cli):
+    waiting = AsyncClient(url, connections=1)
+    before = connections(cli)
+
+    async def program():
+        queue = waiting.get_queue("video")
+        task_id, *_ = await asyncio.gather(*(queue.enqueue(number) for number in range(5)))
+        wait = asyncio.ensure_future(waiting.wait(task_id))
+        await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
+        looks, look = [], waiters_of(waiting).ends.look
+        waiters_of(waiting).ends.look = lambda: looks.append(1) or look()
+        await asyncio.sleep(0.1)
+        end(cli, task_id)
+        assert (await wait).status == "complete"
+        assert len(looks) <= 3
+
+    asyncio.run(program())
+    asyncio.run(program())
+    with asyncio.Runner() as runner:
+        runner.run(program())
+        runner.run(waiting.close())
+    assert connections(cli) == before
+
+
+def test_what_waits_anew_while_the_client_closes_is_told(url, client, cli):
+    task_id = client.get_queue("video").enqueue("in")
+
+    async def program():
+        waiting = AsyncClient(url)
+        first = asyncio.ensure_future(waiting.wait(task_id))
+        await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
+        call = asyncio.ensure_future(waiting.get_task(task_id))
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(waiting.close())
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(waiting.wait(task_id))
+        await closing
+        with pytest.raises(RedisAway, match="the client was closed"):
+            await first
+        assert (await call).status == "pending"
+        await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
+        end(cli, task_id)
+        ended = await second
+        await waiting.close()
+        return ended
+
+    before = connections(cli)
+    assert asyncio.run(program()).status == "complete"
+    assert connections(cli) == before
 
 
 def test_a_lost_connection_is_opened_again_and_waits_go_on(url, client, cli, proxy):
@@ -393,7 +529,7 @@ def test_a_lost_connection_is_opened_again_and_waits_go_on(url, client, cli, pro
     async def program():
         async with AsyncClient(proxy.url) as waiting:
             wait = asyncio.ensure_future(waiting.wait(task_id))
-            await until(lambda: waiting._waiters._ends.has_looked, "it waits")
+            await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
             for each in cli.client_list():
                 if each["id"] != str(cli.client_id()):
                     cli.client_kill_filter(each["id"])
@@ -414,19 +550,6 @@ def test_redis_that_is_not_there_is_an_error_after_the_patience():
         async with AsyncClient(f"redis://127.0.0.1:{port}", patience=0.1) as waiting:
             with pytest.raises(RedisAway, match="no Redis at"):
                 await waiting.get_queue("video").enqueue("in")
-
-    asyncio.run(program())
-
-
-def test_a_wait_that_goes_on_is_told_that_the_client_is_closed(url, client):
-    task_id = client.get_queue("video").enqueue("in")
-
-    async def program():
-        async with AsyncClient(url) as waiting:
-            wait = asyncio.ensure_future(waiting.wait(task_id))
-            await until(lambda: waiting._waiters._ends.has_looked, "it waits")
-        with pytest.raises(RedisAway, match="the client was closed"):
-            await wait
 
     asyncio.run(program())
 
@@ -468,12 +591,13 @@ def test_the_primary_is_found_behind_sentinel_and_again_after_a_failover(sentine
     async def program():
         async with AsyncClient(sentinels.url, patience=20) as waiting:
             queue = waiting.get_queue("video")
-            first = await queue.enqueue("first")
-            await asyncio.to_thread(sentinels.fail_over)
-            return first, await queue.enqueue("second")
+            await queue.enqueue("first")
+            new = await asyncio.to_thread(sentinels.fail_over)
+            return new, await queue.enqueue("second")
 
-    first, second = asyncio.run(program())
-    assert first != second
+    new, second = asyncio.run(program())
+    with redis_py.Redis(port=new.port) as primary:
+        assert primary.exists(f"blueque_task_{second}")
 
 
 def test_a_unix_socket_and_tls_are_waited_for_as_well(tmp_path: Path):
@@ -492,7 +616,7 @@ def test_a_unix_socket_and_tls_are_waited_for_as_well(tmp_path: Path):
         async with AsyncClient(url, max_bytes=4 << 20) as waiting:
             task_id = await waiting.get_queue("video").enqueue(text)
             wait = asyncio.ensure_future(waiting.wait(task_id))
-            await until(lambda: waiting._waiters._ends.has_looked, "it waits")
+            await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
             await waiting.get_queue("video").cancel(task_id)
             return (await wait).parameters
 
