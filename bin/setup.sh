@@ -161,6 +161,12 @@ ensure_man() {
     apt_install man-db && command -v man >/dev/null
 }
 
+# Make sure of the ffmpeg that examples/video runs, or return 1.
+ensure_ffmpeg() {
+    command -v ffmpeg >/dev/null 2>&1 && command -v ffprobe >/dev/null 2>&1 && return
+    apt_install ffmpeg
+}
+
 # Make sure of a Chromium, in which the tests look at the page, or return 1.
 has_chromium() {
     PYTHONPATH="$root/tests/web" "$venv/bin/python" -P -c \

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
+PAGES = [*ROOT.glob("*.md")]
+PAGES += [page for place in ("docs", "deploy", "examples") for page in (ROOT / place).rglob("*.md")]
 FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.M | re.S)
 CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(([^()\s]+(?:\([^()\s]*\))?)\)")
