@@ -17,10 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import object_store
 import pytest
 from running import until
 
 from blueque.model.ids import id_of_occurrence
+from blueque.queries.listing import STATUSES
 from blueque.settings.table import TABLES, VARIABLES, variable
 
 ROOT = Path(__file__).parents[2]
@@ -139,6 +141,7 @@ def _blocks(text: str) -> list[Block]:
 BLOCKS = _blocks(TEXT)
 TOUR = _blocks((ROOT / "README.md").read_text())
 TUTORIAL = _blocks((ROOT / "docs/tutorial.md").read_text())
+RECIPES = _blocks((ROOT / "docs/recipes.md").read_text())
 # What a person does with it: it has one terminal, and the line that it prints is copied to another.
 BESIDE = """\
 redis_of_the_guide=$BLUEQUE_REDIS_URL
@@ -302,6 +305,36 @@ def test_the_tutorial_does_what_it_says(environ, tmp_path):
         assert said in output
     (first,) = re.findall(r'"Die Nibelungen", "began at": (\d+)', output)
     assert 0 < int(first) < 150
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    """Yield what programs need to find an imitation of S3. Of the module: pyarrow keeps descriptors."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in object_store.CREDENTIALS.items():
+            patch.setenv(name, value)
+        with object_store.serving() as address:
+            own = {"AWS_ENDPOINT_URL": f"http://{address}", "AWS_DEFAULT_REGION": "us-east-1"}
+            yield own | object_store.CREDENTIALS
+
+
+def test_the_recipes_do_what_they_say(store, environ, tmp_path, client):
+    script = "\n".join(["set -eu", *(_as_shell(block) for block in RECIPES if block.is_run)])
+    with _shell(script, tmp_path, environ | store) as shell:
+        output, _ = shell.communicate(timeout=120)
+
+    assert shell.returncode == 0, output
+    queues = ("video", "trainings", "trials", "sweeps", "messages", "thumbnails")
+    tasks = client.get_inspector().listing(queues, STATUSES, 99).tasks
+    results = {task.queue: client.get_task(task.id).result for task in tasks}
+    assert {task.status for task in tasks} == {"complete"} and len(tasks) == 8
+    assert results["trainings"]["epoch"] == 3
+    assert (tmp_path / results["trainings"]["model"]).read_bytes() == b"weights" * 3
+    assert results["sweeps"] == "{'rate': 0.2}"
+    assert results["thumbnails"] == "s3://bucket/small/garden.jpg"
+    assert "rates: 3 complete, 0 not" in output
+    assert (tmp_path / "film.mp4").stat().st_size > 1000
+    assert sum(not block.is_run for block in RECIPES) == 2
 
 
 def test_the_index_lists_every_page_of_the_guide():
