@@ -22,6 +22,8 @@ def train(task: blueque.RunningTask, trial: Trial) -> dict:
     """Fit a polynomial to a noisy sine."""
     points, unseen = sample(200, seed=1), sample(50, seed=2)
     epoch, weights = task.checkpointed or (0, [0.0] * (trial["degree"] + 1))
+    if epoch:
+        task.note(f"goes on after epoch {epoch}")
     while epoch < trial["epochs"]:
         if task.should_stop:
             raise blueque.HandBack()  # the task becomes the next in line, and goes on from here
