@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from blueque.errors import InvalidInput, InvalidType, NotInstalled
@@ -13,6 +14,7 @@ _JSON = (dict, list, str, int, float, bool, type(None))
 # Where classes keep the names of their fields: dataclasses, msgspec, pydantic, named tuples.
 _FIELDS = ("__dataclass_fields__", "__struct_fields__", "model_fields", "_fields")
 _AT = " - at `$"  # begins the place in an error of msgspec
+_CHANGED = "it would come back as another value"
 
 
 class Converter:
@@ -31,13 +33,15 @@ class Converter:
         what: names the value in an error, as "the result".
         """
         try:
+            if _is_model(self._kind) and not isinstance(value, self._kind):
+                value = _with_place(self._kind.model_validate, value)
             plain = _to_plain(self._kind, value)
             lost = _first_lost(value, self.from_json(plain, what))
         except RecursionError as error:
             raise InvalidInput(f"{what}: nested too deeply for JSON") from error
         except InvalidType:
             raise
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             raise _refusal(what, str(error)) from None
         if lost is not None:
             raise _refusal(what, lost)
@@ -48,13 +52,13 @@ class Converter:
         if _is_model(self._kind):
             try:
                 return _build(self._kind, value)
-            except ValueError as error:
+            except (ValueError, ArithmeticError) as error:
                 raise _refusal(what, str(error)) from None
         import msgspec  # here: it is an extra
 
         try:
             return msgspec.convert(value, self._kind, str_keys=True, dec_hook=_build)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, ArithmeticError) as error:
             raise _refusal(what, str(error)) from None
 
 
@@ -77,7 +81,8 @@ def parts_of(value: Any) -> Mapping[Any, Any] | None:
     kind = type(value)
     names = next((getattr(kind, name) for name in _FIELDS if hasattr(kind, name)), None)
     if names is not None:
-        return {name: getattr(value, name, None) for name in names}
+        private = getattr(value, "__pydantic_private__", None) or {}
+        return {name: getattr(value, name, None) for name in (*names, *private)}
     if isinstance(value, list | tuple):
         return dict(enumerate(value))
     return value if isinstance(value, Mapping) else None
@@ -146,8 +151,7 @@ def _require_known(kind: Any) -> None:
 def _to_plain(kind: Any, value: Any) -> Any:
     """Return a value in JSON types. Raises ValueError, TypeError."""
     if _is_model(kind):
-        is_built = isinstance(value, kind)
-        return _encode(value if is_built else _with_place(kind.model_validate, value))
+        return _encode(value)
     import msgspec  # here: it is an extra
 
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode)
@@ -159,9 +163,11 @@ def _encode(value: Any) -> Any:
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     if hasattr(value, "__fspath__"):
         return value.__fspath__()
-    # Of numpy or torch; a time would lose its unit.
-    is_number = hasattr(value, "dtype") and getattr(value.dtype, "kind", "") not in "mM"
-    return value.tolist() if is_number else None
+    if not hasattr(value, "dtype"):
+        return None
+    if getattr(value.dtype, "kind", "f") not in "biuf":  # of numpy; torch has no such names
+        raise TypeError(f"it is of the type {value.dtype}, which JSON does not have")
+    return value.tolist()
 
 
 def _build(kind: Any, value: Any) -> Any:
@@ -176,6 +182,8 @@ def _build(kind: Any, value: Any) -> Any:
         import numpy
 
         if made is numpy.ndarray:
+            if not isinstance(value, list):
+                raise TypeError(f"Expected ndarray, got {type(value).__name__}")
             inner = [one for part in get_args(kind) for one in get_args(part)]
             dtypes = [one for one in inner if isinstance(one, type)]
             return numpy.array(value, dtypes[-1] if dtypes else None)
@@ -194,26 +202,57 @@ def _with_place(validate: Callable[[Any], Any], value: Any) -> Any:
         raise ValueError(f"{first['msg']}{_AT}{''.join(map(_step, first['loc']))}`") from None
 
 
-def _first_lost(value: Any, built: Any) -> str | None:
+def _first_lost(value: Any, built: Any, is_field: bool = False) -> str | None:
     """Return what the first part is that would come back as something else, and its place; None: there
     is no such part.
+
+    is_field: it is that of an object. In a dict, "3" may stand for a number.
     """
-    is_number = hasattr(value, "dtype") and getattr(value, "shape", None) == ()
-    if value is None or isinstance(value, str | int | float) or (is_number and built is not None):
-        return None
+    if getattr(value, "shape", None) is not None and hasattr(value, "dtype"):
+        return _lost_numbers(value, built)
+    if value is None or (isinstance(value, str | int | float) and not isinstance(value, Enum)):
+        return None if not is_field or _is_same(value, built) else _CHANGED
     if type(built) in _JSON and not isinstance(value, dict | list | tuple):
-        kind = type(value).__name__
-        return f"it is of the type {kind}, which the annotation does not name"
+        return f"it is of the type {type(value).__name__}, which the annotation does not name"
     ours, theirs = parts_of(value), parts_of(built)
     if ours is None or theirs is None:
-        return None
+        return None if _is_same(value, built) else _CHANGED
+    has_fields = any(hasattr(type(value), name) for name in _FIELDS)
+    if has_fields and type(value) is not type(built):
+        return f"it is a {type(value).__name__}, and would come back as a {type(built).__name__}"
     for key, inner in ours.items():
         if key not in theirs and not isinstance(key, str):
             return f"it has the key {key!r}, not a string: write it as one"
-        if key in theirs and (lost := _first_lost(inner, theirs[key])):
+        if key not in theirs and not _takes(type(built), key):
+            return f"it has the key {key!r}, which the annotation does not name"
+        if key in theirs and (lost := _first_lost(inner, theirs[key], has_fields)):
             said, _, place = lost.partition(_AT)
             return f"{said}{_AT}{_step(key)}{place or '`'}"
     return None
+
+
+def _lost_numbers(value: Any, built: Any) -> str | None:
+    """Return the same for a number or an array of numpy or torch."""
+    if value.shape == () and built is not None:
+        return None
+    if not hasattr(built, "dtype"):
+        return f"it is of the type {type(value).__name__}, which the annotation does not name"
+    kinds = [getattr(each.dtype, "kind", "f") for each in (value, built)]
+    if tuple(value.shape) != tuple(built.shape) or kinds[0] != kinds[1]:
+        return f"its shape {tuple(value.shape)} or type {value.dtype} would come back as another"
+    return None
+
+
+def _is_same(value: Any, built: Any) -> bool:
+    try:
+        return bool(value == built or value != value)  # the second: NaN
+    except Exception:  # what cannot be compared
+        return True
+
+
+def _takes(kind: type, key: str) -> bool:
+    """Tell whether a class takes a field by this name: a second one, or what it says itself."""
+    return hasattr(kind, "model_fields") or key in getattr(kind, "__struct_encode_fields__", ())
 
 
 def _step(key: Any) -> str:

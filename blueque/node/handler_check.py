@@ -194,7 +194,8 @@ def _as_registered(handler: QueueHandler[Any, Any], run: str, is_own: bool = Fal
 def _path_to(handler: object, modules: Sequence[str]) -> str | None:
     """Return the name by which a task process finds it, `module:name`."""
     for module in dict.fromkeys((handler.__module__, *modules)):
-        for name, value in list(vars(sys.modules.get(module, object())).items()):
+        loaded = sys.modules.get(module)
+        for name, value in [] if loaded is None else [*vars(loaded).items()]:
             if value is handler:
                 return f"{module}:{name}"
     return None

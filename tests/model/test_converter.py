@@ -62,6 +62,21 @@ class Tree:
     more: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass
+class Base:
+    x: int = 0
+
+
+@dataclasses.dataclass
+class Child(Base):
+    y: int = 0
+
+
+class Hidden(pydantic.BaseModel):
+    password: pydantic.SecretStr
+    kept: int = pydantic.Field(0, exclude=True)
+
+
 PLAIN = [
     *(dict, list, str, int, float, bool, object, None, Any, Mapping, typing.Hashable, Titled),
     *(dict[str, Any], list[dict[str, int | None]], Mapping[str, object], typing.Sequence[float]),
@@ -168,7 +183,7 @@ LOOP.below.append(LOOP)
         (
             Tree,
             Tree("a", more={"at": np.datetime64(0, "s")}),
-            "parameters.more.at: it is of the type datetime64, which the annotation does not name",
+            "parameters: it is of the type datetime64[s], which JSON does not have",
         ),
         (
             Fields,
@@ -179,6 +194,23 @@ LOOP.below.append(LOOP)
         (Struct, {"score": 1, "model": {}}, "parameters.model.Day: field required"),
         (Struct, {"score": "1"}, "parameters.score: expected float32, got str"),
         (list[np.int64], [1.5], "parameters[0]: expected int64, got float"),
+        (np.int8, 300, "parameters: python integer 300 out of bounds for int8"),
+        (np.ndarray, np.array(["2026-01-01"], "M8[D]"), "parameters: it is of the type datetime64"),
+        (np.ndarray, np.zeros((0, 3)), "parameters: its shape (0, 3)"),
+        (np.ndarray, {"a": 1}, "parameters: expected ndarray, got dict"),
+        (set[Any], {datetime.date(2026, 1, 1)}, "parameters: it would come back as another value"),
+        (Base, Child(1, 2), "parameters: it is a Child, and would come back as a Base"),
+        (
+            Base,
+            {"x": 1, "z": 2},
+            "parameters: it has the key 'z', which the annotation does not name",
+        ),
+        (Hidden, Hidden(password="a"), "parameters.password: it would come back as another value"),
+        (
+            Hidden,
+            Hidden(password="", kept=1),
+            "parameters.kept: it would come back as another value",
+        ),
         (pathlib.Path, 3, "parameters: expected Path, got int"),
     ],
 )
