@@ -31,7 +31,7 @@ grace = "5s"
 retention = { complete = "1d" }
 resources = { gpu = 2 }
 """
-FILM = Registered("films", "films:film", True, '{"max":3}', {"time_limit": 7200, "lead": 1})
+FILM = Registered(("films",), "films:film", True, '{"max":3}', {"time_limit": 7200, "lead": 1})
 
 
 def sources(file="", options=None, **environ):
@@ -148,7 +148,7 @@ def test_what_a_decorator_says_counts_for_the_queue_that_it_names():
         "time_limit": 7200,
         "lead": 1,
     }
-    assert decorated(config, "films", FILM._replace(queue="old")).values.keys() == {
+    assert decorated(config, "films", FILM._replace(queues=("old",))).values.keys() == {
         *("retry", "time_limit", "lead")
     }
     assert not decorated(config, "sounds", FILM).values

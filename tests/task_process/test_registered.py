@@ -49,7 +49,7 @@ def register(function, **settings):
     return blueque.handler("video", **settings)(function)
 
 
-@register
+@blueque.handler("at.the.top")  # forks of other tests in this process have it, too
 def at_the_top(task, film):
     return film
 
