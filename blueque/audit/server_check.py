@@ -179,7 +179,9 @@ def _memory(facts: Mapping[str, str]) -> Iterator[Check]:
         if limit and used > FULL * limit:
             then = "the machine has no more: set maxmemory, so that Redis refuses (OOM) and is not killed"
             if known_count(facts.get("maxmemory")):
-                when = f"it {REFUSES}" if used > limit else "when it is full, Redis refuses all"
+                evicts = facts.get("maxmemory_policy", "noeviction") != "noeviction"
+                is_full = used > limit and not evicts
+                when = f"it {REFUSES}" if is_full else "when it is full, Redis refuses all"
                 then = f"{when} (OOM): raise maxmemory"
             sentence = f"{sentence}, and {then}; delete finished tasks (blueque delete)."
             yield Check("memory", "warn", sentence)

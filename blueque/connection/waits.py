@@ -35,8 +35,12 @@ class Waits:
             connected = socket.create_connection(place, seconds)
         else:
             connected = unix_socket()
-            connected.settimeout(seconds)
-            connected.connect(place)
+            try:
+                connected.settimeout(seconds)
+                connected.connect(place)
+            except BaseException:
+                connected.close()
+                raise
         if not hasattr(select, "poll"):  # Windows, which takes another value for the timeout, too
             connected.setblocking(False)
             return connected

@@ -136,6 +136,12 @@ def test_while_redis_refuses_changes_a_silent_listener_is_not_to_be_replaced(fac
     assert "start one on gpu-1" in told(nodes=[silent], used_memory="900")[1].sentence
 
 
+def test_a_server_that_evicts_does_not_refuse_changes_when_it_is_full():
+    evicts = {"used_memory": "1001", "maxmemory_policy": "allkeys-lru"}
+
+    assert not any("refuses changes" in concern.sentence for concern in told(**evicts))
+
+
 @pytest.mark.parametrize("facts", [{"aof_enabled": "0", "save": "3600 1"}, {"used_memory": "800"}])
 def test_a_server_with_snapshots_or_memory_left_is_good_enough(facts):
     assert told(**facts) == []
