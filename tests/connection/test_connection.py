@@ -77,6 +77,7 @@ def silent_server(monkeypatch):
     """A server that reads nothing and answers nothing."""
     for module in (address, plain):
         monkeypatch.setattr(module, "REPLY_TIMEOUT", 0.05)
+    monkeypatch.setattr("blueque.connection.waits.SEND_TIMEOUT", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield Client(f"redis://127.0.0.1:{listening.getsockname()[1]}", patience=0)
 
