@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from datetime import datetime
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Concatenate, ParamSpec, Self, TypeVar, overload
 
+from blueque.async_queue import AsyncQueue
 from blueque.client import Client, ids_of
 from blueque.connection.awaiting import LoopWaits, awaited, require_greenlet, sleep
 from blueque.errors import WaitTimedOut
 from blueque.model.encoding import require_timeout, require_whole
-from blueque.model.options import EnqueueOptions
 from blueque.model.retry import Retry
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.model.task_id import TaskId
-from blueque.producer.bulk import Count, ManyOptions
-from blueque.producer.queue import Queue
 from blueque.queries.awaited_ends import Told, Waiters, statuses_of
 from blueque.queries.history import Event
 from blueque.queries.tasks import load
@@ -32,7 +29,6 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 CONNECTIONS, MOST_CONNECTIONS = 10, 10_000
-BATCH = 100  # tasks; packing more of them would hold up the event loop
 
 
 class _Loop:
@@ -267,57 +263,6 @@ async def _take(told: Told, deadline: float | None) -> str | Exception | None:
         except TimeoutError:
             pass
     return None if told.empty() else told.get_nowait()
-
-
-class AsyncQueue:
-    """A named line of tasks of one type, for a program with an event loop: see `Queue`."""
-
-    def __init__(self, client: AsyncClient, name: str, retry: Retry | int | None) -> None:
-        self.name, self._client, self._retry = name, client, retry
-
-    def __repr__(self) -> str:
-        return f"<AsyncQueue {self.name!r}>"
-
-    async def enqueue(self, parameters: Any, **options: Unpack[EnqueueOptions]) -> TaskId:
-        """Put a new task in line and return its id. Options and errors are those of
-        `Queue.enqueue`.
-        """
-        return await self.call(lambda queue: queue.enqueue(parameters, **options))
-
-    async def schedule(
-        self, parameters: Any, eta: float | datetime, **options: Unpack[EnqueueOptions]
-    ) -> TaskId:
-        """Create a task that joins the line at `eta` and return its id; see `Queue.schedule`."""
-        return await self.call(lambda queue: queue.schedule(parameters, eta, **options))
-
-    async def enqueue_many(
-        self, iterable: Iterable[Any], *, batch: int = BATCH, **options: Unpack[ManyOptions]
-    ) -> Count:
-        """Put a task in line for each of the parameters, and return how many; see
-        `Queue.enqueue_many`. The event loop goes on between two batches.
-        """
-        return await self.call(lambda queue: queue.enqueue_many(iterable, batch=batch, **options))
-
-    async def cancel(
-        self,
-        task_id: str,
-        by: str | None = None,
-        reason: str | None = None,
-        *,
-        only: Collection[str] | None = None,
-    ) -> str:
-        """Cancel a task; see `Queue.cancel`."""
-        return await self.call(lambda queue: queue.cancel(task_id, by, reason, only=only))
-
-    async def requeue(self, task_id: str, by: str | None = None) -> str:
-        """Put a failed or cancelled task in line again; see `Queue.requeue`."""
-        return await self.call(lambda queue: queue.requeue(task_id, by))
-
-    async def call(self, function: Callable[[Queue], T]) -> T:
-        """Call a function with this queue as a `Queue`; see `AsyncClient.call`."""
-        return await self._client.call(
-            lambda client: function(client.get_queue(self.name, self._retry))
-        )
 
 
 def _load(client: Client, task_id: str) -> Task:

@@ -11,7 +11,7 @@ from blueque import errors, spark, testing
 # What is not a name of `blueque` itself is what its methods return.
 PAGES = {
     "Client": ["Client"],
-    "AsyncClient": ["AsyncClient", "async_client.AsyncQueue"],
+    "AsyncClient": ["AsyncClient", "async_queue.AsyncQueue"],
     "Queue and new tasks": ["Queue", "New", "Then", "Count", "TaskId"],
     "Task": ["Task", "Status"],
     "Groups and workflows": [

@@ -41,6 +41,7 @@ ROOMS = (
     "sentences",
     "metrics",
     "client",
+    "async_queue",
     "async_client",
     "documents",
     "faces",
