@@ -59,12 +59,17 @@ class SentinelAddress:
         more = f"?{urlencode(options)}" if options else ""
         at = f"{found['credentials']}@" if found["credentials"] else ""
         self._head, self._tail = f"{found['scheme']}://{at}", f"/{db}{more}"
-        self.sentinels = [
-            Address(f"{found['scheme']}://{own}{name}:{port}{more}", ANSWER)
-            for name, port in _hosts(found["hosts"], self.shown)
-        ]
-        if not (db or "0").isdecimal():
+        hosts = _hosts(found["hosts"], self.shown)
+        if not db.isdecimal():
             raise InvalidInput(f"{self.shown!r} is not an address of Sentinels: {_FORM}")
+        try:
+            self.sentinels = [
+                Address(f"{found['scheme']}://{own}{name}:{port}{more}", ANSWER)
+                for name, port in hosts
+            ]
+        except InvalidInput as error:  # it names an address that the user has not written
+            why = str(error).rpartition(": ")[2]
+            raise InvalidInput(f"{self.shown!r} is not an address of Sentinels: {why}") from None
         example = self.primary("localhost", PORT)
         if example.unknown:
             raise InvalidInput(

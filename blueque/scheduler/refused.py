@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 
 from blueque.client import Client
 from blueque.errors import InvalidInput, RedisRefused
 from blueque.producer.queue import Queue
-from blueque.system.outage import Outage
 
+log = logging.getLogger("blueque")
 REFUSED_PAUSE = 5.0  # seconds before such a queue is tried again
 
 
@@ -22,7 +23,8 @@ class RefusedQueues:
     def __init__(self, client: Client, show_life: Callable[[], None]) -> None:
         self._client, self._show_life = client, show_life
         self._retry_at: dict[str, float] = {}  # by queue, on the monotonic clock
-        self._outages: dict[tuple[str, str], Outage] = {}  # by queue and duty
+        # by queue: when it was first refused, on the monotonic clock, and the reasons by duty
+        self._refused: dict[str, tuple[float, dict[str, str]]] = {}
 
     def __contains__(self, queue: str) -> bool:
         """Tell whether a queue is left alone for now."""
@@ -44,13 +46,22 @@ class RefusedQueues:
             self.note(name, duty, None)
 
     def note(self, name: str, duty: str, reason: str | None) -> None:
-        """Leave a queue alone for a while; None: its duty has been done. Log the first and the last time."""
+        """Skip a queue for a while; None: its duty has been done. Log each reason once, and the end."""
+        now = time.monotonic()
         if reason is not None:
-            outage = self._outages.setdefault((name, duty), Outage(f"serving queue {name!r} again"))
-            outage.note(reason, f"leaving queue {name!r} alone")
-            self._retry_at[name] = time.monotonic() + REFUSED_PAUSE
-        elif (name, duty) in self._outages:
-            self._outages.pop((name, duty)).note(None)
+            reasons = self._refused.setdefault(name, (now, {}))[1]
+            if reason not in reasons.values():
+                log.warning(
+                    "%s; %s queue %r", reason, "still skipping" if reasons else "skipping", name
+                )
+            reasons[duty] = reason
+            self._retry_at[name] = now + REFUSED_PAUSE
+        elif name in self._refused:
+            began, reasons = self._refused[name]
+            reasons.pop(duty, None)
+            if not reasons:
+                del self._refused[name]
+                log.warning("serving queue %r again after %.1f s", name, now - began)
 
     def retry_times(self) -> Iterable[float]:
         """Return when each queue that is left alone now is to be tried again."""

@@ -116,4 +116,7 @@ def finish(rq, client, ours, report):
         report[f"moved to {task['queue']}"] += 1
 
 
-main()
+try:
+    main()
+except (blueque.RedisAway, redis.ConnectionError, redis.TimeoutError) as error:
+    raise SystemExit(f"{str(error).rstrip('.')}. Run this again when Redis answers.") from None

@@ -173,7 +173,11 @@ def test_a_sentinel_that_knows_no_failover_is_asked_last(service, monkeypatch):
         ("redis+sentinel://h/gpu?ssl_cert_reqs=none", "'ssl_cert_reqs' is no option"),
         ("redis+sentinel://h/gpu?socket_timeout=3", "'socket_timeout' is no option"),
         ("rediss+sentinel://h/gpu?ssl_ca=1", "'ssl_ca' is no option of a rediss+sentinel://"),
-        ("rediss+sentinel://h/gpu?ssl_cert_reqs=never", "ssl_cert_reqs is one of"),
+        (
+            "rediss+sentinel://h/gpu?ssl_cert_reqs=never",
+            "'{}' is not an address of Sentinels: ssl_cert_reqs is one of required, optional, none",
+        ),
+        ("redis+sentinel://h:99999/gpu", "'{}' is not an address of Sentinels: host or port"),
     ],
 )
 def test_a_bad_address_is_named_when_the_client_is_made(url, sentence):
