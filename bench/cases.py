@@ -57,9 +57,10 @@ CASES = [
     Case(
         "bulk",
         "Enqueue, in bulk",
-        "One producer enqueues as fast as its library lets it. Ours: an iterable of dicts given to `enqueue_many`, JSON "
-        "and ids made inside the clock, 1,000 per transaction, index and wake-up included. The raw limit: the same "
-        "transactions over one socket, packed before the clock starts, one sent ahead of the answer to the one before.",
+        "One producer enqueues as fast as its library lets it. Blueque's `enqueue_many` gets an iterable of dicts. It makes "
+        "JSON and ids inside the clock, and writes 1,000 tasks per transaction, with index and wake-up. The raw limit sends "
+        "the same transactions over one socket, each before the answer to the last one has come. They are packed before "
+        "the clock starts.",
         producing.bulk,
         [("rate", "tasks/s")],
         "rate",
@@ -137,11 +138,10 @@ CASES = [
     Case(
         "drain",
         "Drain a line, two tasks at a time",
-        "Tasks that do nothing but append 18 bytes to a file wait already when the workers start; the clock starts when "
-        "the first are done. Blueque, 1.0.0 and RQ run a process per task, ours with an exit record synced to the "
-        "disk; the others have pools, which is less work and less shelter. With `--reuse 100`, ours runs up to 100 tasks in a "
-        "process, each still with an exit record synced to the disk. The fork limit: two bare Python processes that "
-        "fork, exit and wait.",
+        "Each task appends 18 bytes to a file. All wait in line when the workers start, and the clock starts when the first "
+        "are done. Blueque, 1.0.0 and RQ run a process per task; Blueque also syncs an exit record to the disk. The others "
+        "have pools, which work less and protect less. With `--reuse 100`, Blueque runs up to 100 tasks in a process, each "
+        "with its exit record. The fork limit is two bare Python processes that fork, exit and wait.",
         working.drain,
         [("rate", "tasks/s")],
         "rate",
@@ -175,14 +175,14 @@ CASES = [
         {"forks": "*fork limit*", "reuse": "Blueque, `--reuse 100`"},
         axis="tasks/s",
         question="How many tasks do two slots run?\n"
-        "This matters for tasks of milliseconds; for tasks of minutes all are alike.",
+        "This matters for tasks of milliseconds. For tasks of minutes, all systems are alike.",
     ),
     Case(
         "pickup",
         "Pick up a task when idle",
-        "From the call of enqueue to the first line of the handler, one worker that has nothing else to do, one task at "
-        "a time with a pause between; for 1.0.0 and Dramatiq, which poll, a longer and random one. Huey has its "
-        "threads here. p95 and p99 are of all rounds together.",
+        "The time goes from the call of enqueue to the first line of the handler. One idle worker gets one task at a time, "
+        "with a pause between. For 1.0.0 and Dramatiq, which poll, the pause is longer and random. Huey runs threads here. "
+        "p95 and p99 are of all rounds together.",
         working.pickup,
         [("p50", "p50 ms"), ("p95", "p95 ms"), ("p99", "p99 ms"), ("count", "tasks")],
         "p50",
@@ -215,7 +215,7 @@ CASES = [
         plot="steps",
         axis="ms from the call to the handler's first line",
         question="How soon does a task begin?\n"
-        "This matters where a person waits for the result. The chart shows which share of the tasks had begun after a time.",
+        "This matters where a person waits for the result. The chart shows the share of tasks that had begun after each time.",
     ),
     Case(
         "listeners",
@@ -237,7 +237,7 @@ CASES = [
                 "500 waiting listeners", "1.1 wake-ups per task", 1.1, False, ("blueque", "wakeups")
             ),
             Target(
-                "500 waiting listeners", "p99 50 ms", 50.0, False, ("blueque", "p99"), unit=" ms"
+                "500 waiting listeners, p99", "50 ms", 50.0, False, ("blueque", "p99"), unit=" ms"
             ),
             Target(
                 "500 waiting listeners",
@@ -476,7 +476,7 @@ CASES = [
                 False,
                 ("progress", "core"),
                 unit=" %",
-                why="by as little as two runs differ",
+                why="two runs differ by as much",
             )
         ],
         {"beats": "beats", "progress": "progress, too", "both": "and a line"},

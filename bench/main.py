@@ -73,10 +73,11 @@ def main() -> None:
         known["facts"], known.get("versions", {}), names, numbers, soaks.part(long_runs)
     )
     (output / "benchmarks.md").write_text(text)
+    (pictures / "promises.csv").write_text(report.promises_csv(names, numbers))
     _draw(report.drawings(names, numbers), pictures)
     if arguments.write_only:
         print("\n\n".join(report.whole(case, numbers[case.name]) for case in names) + "\n")
-    print(report.targets(names, numbers, has_same=True))
+    print(report.targets(names, numbers))
     print(f"written: {output / 'benchmarks.md'}")
 
 

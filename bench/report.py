@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.case import Case, Target
@@ -26,6 +28,20 @@ WHOLE = {
     "many",
 }  # metrics that are counted, not measured
 WIDTH = 125
+MET, NOT_MET, NOT_MEASURED = "met", "not met", "not measured"
+MAIN = {
+    "bulk",
+    "drain",
+    "pickup",
+    "listeners",
+    "backlog",
+    "drain_full",
+    "scheduler",
+    "idle",
+    "status",
+    "feed",
+    "archive",
+}
 
 Numbers = dict[str, Any]  # of one case, as Outcome has them, with rounds, scale and load
 Drawing = dict[str, Any]
@@ -33,10 +49,11 @@ Drawing = dict[str, Any]
 HEAD = """\
 # Benchmarks
 
-Blueque beside its peers, in one run of `bin/bench` on one machine. Numbers are the median of all rounds, with the lowest and the
-highest behind it. Trust the ratios, which are taken round by round, and not the last digit of anything. `bin/bench --write-only`
-prints the tables of all cases from [`benchmarks/results.json`](benchmarks/results.json), which has each number of each round.
-[Notes](../bench/notes.md) say what limits these numbers.
+`bin/bench` runs Blueque beside its peers on one machine. Each number is the median of all rounds, with the lowest and the highest
+in brackets. Trust the ratios, which are taken round by round. Do not trust the last digit.
+
+[`results.json`](benchmarks/results.json) has each number of each round. `bin/bench --write-only` prints the tables of all cases
+from it. [Notes](../bench/notes.md) say what limits these numbers.
 """
 
 PROMISED = """\
@@ -53,11 +70,12 @@ bin/bench --peers rq huey                   # only these beside Blueque
 bin/bench --against main~1                  # this checkout and that commit
 ```
 
-It starts a Redis of its own on a free port of the loopback interface, without persistence, empties it before each run, and
-ends what it has started. The peers are installed from the package index as their own documentation says, each into an
-environment of its own in `.venv-bench`, and configured as they come. In each round every system has its turn, and another one
-is the first. Before each run the load of others is measured; while it is above 5 % of the machine, the run waits, up to a
-minute in all.
+The bench starts its own Redis on a free port of the loopback interface, without persistence. It empties this Redis before each
+run, and ends all that it has started. It installs each peer from the package index, as the documentation of the peer says, and
+leaves its settings as they are. Each has an environment of its own in `.venv-bench`.
+
+In each round every system has its turn, and another one is the first. Before each run the bench measures the load of other
+programs. While this is above 5 % of the machine, the run waits, up to a minute in all.
 """
 
 
@@ -77,7 +95,7 @@ def page(
     parts += [
         *filter(None, [soaked]),
         PROMISED,
-        targets(measured, results),
+        *promises(measured, results),
         _machine(facts, versions),
         METHOD,
     ]
@@ -101,7 +119,7 @@ def judge(target: Target, numbers: Numbers) -> tuple[list[float], str] | None:
         return None
     middle = median(ours)
     is_met = middle >= target.bound if target.is_least else middle <= target.bound
-    return ours, "met" if is_met else "**not met**"
+    return ours, MET if is_met else NOT_MET
 
 
 def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -110,27 +128,69 @@ def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in [headings, rule, *lines])
 
 
-def targets(cases: Sequence[Case], results: dict[str, Numbers], has_same: bool = False) -> str:
-    """Return the table of all that was promised.
+def promises(cases: Sequence[Case], results: dict[str, Numbers]) -> list[str]:
+    """Return what was promised, in a table for each verdict: all that was not met, and of what was
+    met the main cases.
+    """
+    found: dict[str, list[list[str]]] = {NOT_MET: [], NOT_MEASURED: [], MET: []}
+    count = 0
+    for case, target in _all(cases):
+        values, verdict = _judged(target, results[case.name])
+        count += verdict == MET
+        if verdict != MET or case.name in MAIN:
+            measured = [_measured(target, values)] if values else []
+            told = [target.why] if verdict == NOT_MET else []
+            found[verdict].append([target.name, _wanted(target), *measured, *told])
+    headings = ["case", "promised", "measured", "remark"]
+    every = "[`promises.csv`](benchmarks/promises.csv)"
+    parts = [f"{count} of {len(list(_all(cases)))} promises are met. {every} has all of them."]
+    for verdict, lines in found.items():
+        if lines:
+            heading = "Met, the main ones" if verdict == MET else verdict.capitalize()
+            parts += [f"**{heading}:**", table(headings[: len(lines[0])], lines)]
+    return parts
 
-    has_same: with a column A/A, the same thing measured twice in each round, the second time to the first; where a
-        case measures nothing twice, a round to the round before. A difference as small as that shows nothing.
+
+def promises_csv(cases: Sequence[Case], results: dict[str, Numbers]) -> str:
+    """Return each promise as a line of CSV, with what was measured."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["case", "promised", "measured", "lowest", "highest", "unit", "verdict"])
+    for case, target in _all(cases):
+        values, verdict = _judged(target, results[case.name])
+        figures = [f"{how(values):.4g}" if values else "" for how in (median, min, max)]
+        unit = "x" if target.theirs else target.unit.strip()
+        writer.writerow([target.name, _wanted(target), *figures, unit, verdict])
+    return text.getvalue()
+
+
+def targets(cases: Sequence[Case], results: dict[str, Numbers]) -> str:
+    """Return the table of all that was promised, for the terminal.
+
+    Its column A/A: the same thing measured twice in each round, the second time to the first; where a case measures
+        nothing twice, a round to the round before. A difference as small as that shows nothing.
     """
     lines = []
-    for case in cases:
-        for target in case.targets:
-            verdict = judge(target, results[case.name])
-            wanted = ("at least " if target.is_least else "at most ") + target.wanted
-            if verdict is None:
-                lines.append(
-                    [target.name, wanted, "–", *([""] if has_same else []), "not measured"]
-                )
-                continue
-            values, words = verdict
-            same = [_same(target, results[case.name])] if has_same else []
-            told = "; ".join(filter(None, (words, target.why)))
-            lines.append([target.name, wanted, _measured(target, values), *same, told])
-    return table(["case", "promised", "measured", *(["A/A"] if has_same else []), ""], lines)
+    for case, target in _all(cases):
+        values, verdict = _judged(target, results[case.name])
+        figures = ["–", ""]
+        if values:
+            figures = [_measured(target, values), _same(target, results[case.name])]
+        told = "; ".join(filter(None, (verdict, target.why if values else "")))
+        lines.append([target.name, _wanted(target), *figures, told])
+    return table(["case", "promised", "measured", "A/A", ""], lines)
+
+
+def _judged(target: Target, numbers: Numbers) -> tuple[list[float], str]:
+    return judge(target, numbers) or ([], NOT_MEASURED)
+
+
+def _all(cases: Sequence[Case]) -> Iterator[tuple[Case, Target]]:
+    return ((case, target) for case in cases for target in case.targets)
+
+
+def _wanted(target: Target) -> str:
+    return f"{'≥' if target.is_least else '≤'} {target.wanted}"
 
 
 def _same(target: Target, numbers: Numbers) -> str:

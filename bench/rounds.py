@@ -55,7 +55,7 @@ def spread(values: Sequence[float]) -> str:
     middle = shown(median(values))
     if len(values) < 2:
         return middle
-    return f"{middle} ({shown(min(values))} – {shown(max(values))})"
+    return f"{middle} ({shown(min(values))}–{shown(max(values))})"
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:

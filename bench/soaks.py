@@ -8,16 +8,17 @@ from typing import Any
 from bench.report import table
 
 KINDS = {"plain": "one server", "tls-sentinel": "a primary, two replicas and Sentinels, with TLS"}
-UNITS = {"memory": ("memory, MiB", 1 << 20), "bytes": ("KiB", 1 << 10)}
 HEAD = """\
 ## What is left after hours of faults?
 
-`bin/soak 2h --chaos` kills, freezes and cuts off listeners, keepers, tasks, hosts, a scheduler, the network and Redis, one every
-second or two, while tasks run, wait, fail, repeat and are cancelled; `bin/soak 2h --tls-sentinel` replaces the primary as well.
-Lost is a task that was accepted and has not ended, doubled one that has started twice without consent. Beside all this, a
-listener of two slots, a scheduler and a page that nobody ends live through every outage, with six short tasks each second,
-which are deleted after a few seconds. What they use is the median of the first, a middle and the last tenth of the samples,
-and of several processes that of the largest; growth is the slope of the line of least squares through the second half."""
+`bin/soak 2h --chaos` causes a fault every second or two. It kills, freezes or cuts off listeners, keepers, tasks, hosts, a
+scheduler, the network and Redis. Meanwhile tasks run, wait, fail, repeat and are cancelled. `bin/soak 2h --tls-sentinel` also
+replaces the primary. A task is *lost* if it was accepted and has not ended, and *doubled* if it started twice without consent.
+
+A listener of two slots, a scheduler and a page are never killed. They live through every fault, with six short tasks a second,
+which are deleted after a few seconds. The table shows their memory at the beginning, in the middle and at the end: the median of
+a tenth of the samples. Of several processes it shows the largest. `benchmarks/soak-*.json` also have descriptors, files, keys in
+Redis, and the growth per 1,000 tasks."""
 
 
 def part(runs: Mapping[str, Mapping[str, Any]]) -> str:
@@ -34,20 +35,19 @@ def part(runs: Mapping[str, Mapping[str, Any]]) -> str:
             for what in ("tasks", "starts", "lost", "doubled")
         ),
     ]
-    tables = [table(["", *(KINDS[kind] for kind in known)], facts)]
+    rows = [
+        [f"{whose}: memory, MiB", *(_memory(runs[kind], whose) for kind in known)]
+        for whose, what, *_ in runs[known[0]]["rows"]
+        if what == "memory"
+    ]
+    parts = [table(["", *(KINDS[kind] for kind in known)], [*facts, *rows])]
     for kind in known:
-        tables += [f"In use, with {KINDS[kind]}:", _used(runs[kind])]
-        told = [f"- {sentence}" for sentence in runs[kind]["wrong"]]
-        tables += [part for part in ("\n".join(told), runs[kind].get("remark")) if part]
-    return "\n\n".join([HEAD, *tables])
+        if told := [f"- {sentence}" for sentence in runs[kind]["wrong"]]:
+            parts += [f"What went wrong with {KINDS[kind]}:", "\n".join(told)]
+        parts += filter(None, [runs[kind].get("remark")])
+    return "\n\n".join([HEAD, *parts])
 
 
-def _used(run: Mapping[str, Any]) -> str:
-    lines = []
-    for whose, what, *values in run["rows"]:
-        name, unit = UNITS.get(what, (what, 1))
-        digits = 1 if unit > 1 else 0
-        *ends, slope = (value / unit for value in values)
-        figures = [f"{value:,.{digits}f}" for value in ends]
-        lines.append([f"{whose}: {name}", *figures, f"{slope:+,.{digits + 1}f}"])
-    return table(["", "first", "middle", "last", "growth by 1,000 tasks"], lines)
+def _memory(run: Mapping[str, Any], whose: str) -> str:
+    values = next(row[2:5] for row in run["rows"] if row[:2] == [whose, "memory"])
+    return ", ".join(f"{value / (1 << 20):.1f}" for value in values)
