@@ -14,7 +14,19 @@ from blueque.model.states import STATUSES
 
 DOCS = Path(__file__).parents[2] / "docs"
 CORE = DOCS / "protocol.md"
-PAGES = {path: path.read_text() for path in [CORE, *sorted((DOCS / "protocol").glob("*.md"))]}
+
+
+def _read(path: Path) -> str:
+    """Return a page; a remark above indented lines of a block stands behind each of them."""
+    return re.sub(
+        r"^( *)# (.*):\n((?:\1    .*\n)+)",
+        lambda group: re.sub(r"^ {4}(.*)$", rf"\1 # {group[2]}", group[3], flags=re.M),
+        path.read_text(),
+        flags=re.M,
+    )
+
+
+PAGES = {path: _read(path) for path in [CORE, *sorted((DOCS / "protocol").glob("*.md"))]}
 TEXT = "\n".join(PAGES.values())
 
 # The commands that change a key.
@@ -148,7 +160,11 @@ def spelt_out(lines: Sequence[str]) -> list[str]:
         if word in PLACES:
             found += spelt_out(of_statuses(word, named))
         elif word in DEFINITIONS and word not in PRINTED:
-            found += spelt_out(DEFINITIONS[word])
+            _, _, when = remark(line)
+            found += [
+                f"{each} # {when}" if when and " # " not in each else each
+                for each in spelt_out(DEFINITIONS[word])
+            ]
         elif line:
             found.append(
                 re.sub(
@@ -210,7 +226,7 @@ def sentences(text: str) -> list[str]:
 
 def remark(line: str) -> tuple[str, str, str]:
     """Return the command of a line, the look that it belongs to ("first", "second" or ""), and when
-    it is sent: "if ...", "for each ..." or "".
+    it is sent: "if ...", "each ..." or "".
     """
     command, _, remark = line.partition(" # ")
     match = re.fullmatch(r"(?:(first|second) look(?:: )?)?(.*)", remark)
@@ -263,7 +279,7 @@ def form(lines: Sequence[str]) -> str:
                 "(?: [^ ;]*)*" if word.endswith("...") else f" {_any_value(word)}" for word in words
             )
             forms += f"(?:{one};)" + (
-                "*" if when.startswith("for each") else "?" if when or of_look else ""
+                "*" if when.startswith("each") else "?" if when or of_look else ""
             )
     return forms
 

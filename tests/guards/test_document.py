@@ -162,7 +162,7 @@ def commands(
         words = shlex.split(command)
         if of_look and of_look != (look or "first"):
             continue
-        if when.startswith("for each "):
+        if when.startswith("each "):
             names = re.findall(r"\[(\w+)\]", when)
             rows = zip(*[values[name] for name in names], strict=True)
             for row in rows:
@@ -5027,7 +5027,7 @@ def test_remarks_in_blocks_are_of_the_kinds_that_the_document_explains():
     for name in sections():
         for line in section(name).lines:
             _, _, when = remark(line)
-            assert not when or re.match(r"if |for each \[", when), f"{name}: {line}"
+            assert not when or re.match(r"if |each \[", when), f"{name}: {line}"
 
 
 def test_no_lines_are_printed_twice_where_they_could_have_a_name():
