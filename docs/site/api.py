@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from pkgutil import resolve_name
 
 import blueque
 from blueque import errors, spark, testing
@@ -72,7 +73,23 @@ def page(title: str, names: list[str]) -> str:
     if len(names) == 1:
         return f"::: blueque.{names[0]}\n    options:\n      heading_level: 1\n"
     head = [f"# {title}\n", *(tree() if title == "Errors" else [])]
-    return "\n".join([*head, *(f"::: blueque.{name}\n" for name in names)])
+    return "\n".join([*head, *(f"::: blueque.{name}\n{inherited(name)}" for name in names)])
+
+
+def inherited(name: str) -> str:
+    """Return the options that show what a class has from classes that are on no page."""
+    things = [resolve_name(f"blueque.{each}") for names in PAGES.values() for each in names]
+    own = resolve_name(f"blueque.{name}")
+    unshown = [
+        base
+        for base in (own.__mro__[1:] if inspect.isclass(own) else ())
+        if base not in things and base.__module__.startswith("blueque.")
+    ]
+    if not unshown:
+        return ""
+    found = [member for each in (own, *unshown) for member in vars(each) if member[0] != "_"]
+    listed = [*dict.fromkeys(found)]
+    return f"    options:\n      inherited_members: {listed}\n      members: {listed}\n"
 
 
 def tree() -> list[str]:

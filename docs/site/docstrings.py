@@ -19,7 +19,8 @@ from docs.site.build import place
 logger = logging.getLogger("mkdocstrings.docstrings")
 DOCS = Path(__file__).resolve().parents[1]
 ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*): (.*)")
-NEXT = re.compile(r"(?<=\.) +(?=[a-z_]+(?:, [a-z_]+)*: )")  # `one: text. another: text`
+# `one: text. another: text`, and what follows in the same line
+NEXT = re.compile(r"(?<=\.)\s+(?=[a-z_]+(?:, [a-z_]+)*: |Raises |Source: )")
 FIELD = re.compile(r"_Field\[(.+)\]\((.*)\)", re.S)
 CODE = re.compile(r"(`[^`]*`)")
 PAGE = re.compile(r'\bdocs/([\w/.-]+\.md)(?:, "([^"]+)")?')
@@ -38,6 +39,20 @@ class Docstrings(griffe.Extension):
             attr.labels = {"property"}
             attr.docstring = griffe.Docstring(ast.literal_eval(field[2] or "''"), parent=attr)
 
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Name the attributes that have no docstring in one line of the class."""
+        plain = [
+            name
+            for name, each in cls.members.items()
+            if each.is_attribute and not each.docstring and name[0] != "_"
+            if FIELD.fullmatch(str(each.value)) is None
+        ]
+        shown = [name for name in plain if name != "exit_code"]
+        if shown and cls.docstring is not None:
+            cls.docstring.value += f"\n\nAttributes: {', '.join(f'`{name}`' for name in shown)}."
+        for name in plain:
+            cls.del_member(name)
+
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
             obj.docstring.value = markdown(obj.docstring.value)
@@ -46,28 +61,43 @@ class Docstrings(griffe.Extension):
 def markdown(text: str) -> str:
     """Return a docstring as Markdown.
 
-    Lines of the form `name: meaning` become a list of definitions; the names of errors and of pages
-    become links.
+    Lines of the form `name: meaning`, and those that begin with Raises, become a list of definitions;
+    the names of errors and of pages become links.
     """
-    return "\n\n".join("\n".join(paragraph(each.splitlines())) for each in text.split("\n\n"))
+    return "\n\n".join(shown for each in text.split("\n\n") for shown in paragraph(each))
 
 
-def paragraph(lines: list[str]) -> Iterator[str]:
+def paragraph(text: str) -> Iterator[str]:
+    lines = text.splitlines()
     if all(line.startswith("    ") for line in lines):
-        yield from ("```python", *(line[4:] for line in lines), "```")
+        yield "\n".join(["```python", *(line[4:] for line in lines), "```"])
         return
-    if not ENTRY.match(lines[0]):
-        yield prose(" ".join(lines) if lines[0][:2] != "- " else "\n".join(lines))
+    if lines[0].startswith("- "):
+        yield prose(text)
         return
-    for number, line in enumerate(NEXT.sub("\n", "\n".join(lines)).splitlines()):
-        entry = ENTRY.match(line)
+    for part in parts(lines):
+        entry = ENTRY.match(part)
         if entry is None:
-            yield prose(line)
+            yield prose(part)
             continue
         name, meaning = entry.groups()
-        yield from [""] * (number > 0)
-        yield name if name.istitle() else ", ".join(f"`{each}`" for each in name.split(", "))
-        yield f":   {prose(meaning)}"
+        is_word = name in ("Raises", "Source")
+        shown = name if is_word else ", ".join(f"`{each}`" for each in name.split(", "))
+        yield f"{shown}\n:   {prose(meaning)}"
+
+
+def parts(lines: list[str]) -> Iterator[str]:
+    """Yield each entry and each text between them, as one line."""
+    kept: list[str] = []
+    for line in NEXT.sub("\n", "\n".join(lines)).splitlines():
+        is_entry = ENTRY.match(kept[0]) if kept else None
+        line = re.sub("^Raises (?!:)", "Raises: ", line)
+        begins = line[0] != " " if is_entry else ENTRY.match(line)
+        if begins and kept and kept[-1][-1] in ".:)":
+            yield " ".join(kept)
+            kept = []
+        kept.append(line.strip())
+    yield " ".join(kept)
 
 
 def prose(line: str) -> str:

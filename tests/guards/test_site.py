@@ -48,6 +48,7 @@ def test_the_reference_has_every_public_name(site):
     shown = {*re.findall(r'id="(blueque\.[\w.]+)"', text)}
     assert public - shown == set()
     assert {"blueque.Client.get_queue", "blueque.Task.status"} <= shown
+    assert 'id="blueque.Queue.enqueue_many"' in text, "the methods of a mixin are shown, too"
 
 
 def test_a_block_with_a_title_is_shown_as_a_file(tmp_path):
@@ -98,8 +99,10 @@ def test_lists_are_as_python_markdown_reads_them():
 
 def test_a_docstring_becomes_markdown():
     assert markdown(
-        "Do it, or\nraise RedisAway.\n\nfirst, *rest: text,\n    <b>`*`. last: x.\nSource: docs/concepts.md."
+        "Do it, or\nraise RedisAway.\nfirst, *rest: text,\n    <b>`*`. last: x.\nMore. Raises KeyError\n"
+        "if it is\nnot: there. Source: docs/concepts.md."
     ) == (
         "Do it, or raise [RedisAway][blueque.RedisAway].\n\n"
-        "`first`, `*rest`\n:   text,\n    \\<b>`*`.\n\n`last`\n:   x.\n\nSource\n:   [Concepts](../concepts.md)."
+        "`first`, `*rest`\n:   text, \\<b>`*`.\n\n`last`\n:   x.\n\nMore.\n\nRaises\n:   KeyError if it is not: there.\n\n"
+        "Source\n:   [Concepts](../concepts.md)."
     )
