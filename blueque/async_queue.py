@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import Any, Literal, Protocol, TypeVar, Unpack, overload
 
 from blueque.client import Client
 from blueque.model.options import EnqueueOptions
@@ -45,13 +45,50 @@ class AsyncQueue:
         """Create a task that joins the line at `eta` and return its id; see `Queue.schedule`."""
         return await self.call(lambda queue: queue.schedule(parameters, eta, **options))
 
+    @overload
     async def enqueue_many(
-        self, iterable: Iterable[Any], *, batch: int = BATCH, **options: Unpack[ManyOptions]
-    ) -> Count:
-        """Put a task in line for each of the parameters, and return how many; see
+        self,
+        iterable: Iterable[Any],
+        *,
+        ids: Literal[True],
+        batch: int = BATCH,
+        **options: Unpack[ManyOptions],
+    ) -> list[TaskId]: ...
+
+    @overload
+    async def enqueue_many(
+        self,
+        iterable: Iterable[Any],
+        *,
+        ids: Literal[False] = False,
+        batch: int = BATCH,
+        **options: Unpack[ManyOptions],
+    ) -> Count: ...
+
+    @overload
+    async def enqueue_many(
+        self,
+        iterable: Iterable[Any],
+        *,
+        ids: bool,
+        batch: int = BATCH,
+        **options: Unpack[ManyOptions],
+    ) -> Count | list[TaskId]: ...
+
+    async def enqueue_many(
+        self,
+        iterable: Iterable[Any],
+        *,
+        ids: bool = False,
+        batch: int = BATCH,
+        **options: Unpack[ManyOptions],
+    ) -> Count | list[TaskId]:
+        """Put a task in line for each of the parameters, and return how many, or their ids; see
         `Queue.enqueue_many`. The event loop goes on between two batches.
         """
-        return await self.call(lambda queue: queue.enqueue_many(iterable, batch=batch, **options))
+        return await self.call(
+            lambda queue: queue.enqueue_many(iterable, ids=ids, batch=batch, **options)
+        )
 
     async def cancel(
         self,

@@ -96,6 +96,16 @@ class ManyTasks:
         **options: Unpack[ManyOptions],
     ) -> Count: ...
 
+    @overload
+    def enqueue_many(
+        self,
+        iterable: Iterable[Any],
+        *,
+        ids: bool,
+        batch: int = 1000,
+        **options: Unpack[ManyOptions],
+    ) -> Count | list[TaskId]: ...
+
     def enqueue_many(
         self,
         iterable: Iterable[Any],

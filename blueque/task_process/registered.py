@@ -160,6 +160,18 @@ class QueueHandler(Generic[P, R]):
         **options: Unpack[ManyOptions],
     ) -> Count: ...
 
+    @overload
+    def enqueue_many(
+        self,
+        iterable: Iterable[P],
+        *,
+        ids: bool,
+        batch: int = 1000,
+        queue: str | None = None,
+        client: Client | None = None,
+        **options: Unpack[ManyOptions],
+    ) -> Count | list[TaskId[R]]: ...
+
     def enqueue_many(
         self,
         iterable: Iterable[P],
@@ -176,10 +188,7 @@ class QueueHandler(Generic[P, R]):
         queue, client: as for `enqueue`. The rest is as for `Queue.enqueue_many`.
         Source: docs/protocol.md, "create".
         """
-        made = self.get_queue(client, queue)
-        if ids:
-            return made.enqueue_many(iterable, ids=True, batch=batch, **options)
-        return made.enqueue_many(iterable, batch=batch, **options)
+        return self.get_queue(client, queue).enqueue_many(iterable, ids=ids, batch=batch, **options)
 
     async def enqueue_async(
         self,

@@ -18,6 +18,7 @@ import dataclasses
 from typing import TypedDict
 
 import blueque
+import blueque.async_queue
 from blueque import Client, Count, ForkingRunner, Handler, QueueHandler, RunningTask, Status, Task, TaskId
 from blueque import current_task
 from blueque.testing import run_task
@@ -80,6 +81,17 @@ print(made.result["title"].upper(), cut(current_task(), Cut(2.5))["title"])
 several: list[Task[Film]] = client.wait(cut.enqueue_many([Cut(1.5)], ids=True))
 several = client.wait([cut.enqueue(Cut(1.5), queue="more"), cut.enqueue(Cut(2.5))])
 ids: list[TaskId] = client.get_queue("video").enqueue_many([1, 2], ids=True)
+
+
+async def make_many(queue: blueque.async_queue.AsyncQueue, flag: bool) -> None:
+    ids: list[TaskId] = await queue.enqueue_many([1], ids=True)
+    count: Count = await queue.enqueue_many([1])
+    either: Count | list[TaskId] = await queue.enqueue_many([1], ids=flag)
+    either = client.get_queue("video").enqueue_many([1], ids=flag)
+    several: Count | list[TaskId[Film]] = cut.enqueue_many([Cut(1.5)], ids=flag)
+    print(ids, count.new, either, several)
+
+
 seconds: int = client.wait(sound.enqueue(Cut(1.5))).result + asyncio.run(
     sound(current_task(), Cut(1.5))
 )

@@ -98,20 +98,24 @@ def test_a_task_goes_its_way(url, client, cli):
             task_id = await queue.enqueue({"file": "a.mov"}, title="first", key=7)
             again = await queue.enqueue({"file": "a.mov"}, title="first", key=7)
             later = await queue.schedule("later", time.time() + 3600, priority=3)
-            many = await queue.enqueue_many(range(250), tags=["x"])
+            many = await queue.enqueue_many(range(248), tags=["x"])
+            ids = await queue.enqueue_many([1, 2], ids=True)
             seen = await waiting.get_task(task_id)
             end(cli, task_id, result="done")
             ended = await waiting.wait(task_id, timeout=15)
             cancelled = await queue.cancel(later, by="me", reason="no need", only=["scheduled"])
             requeued = await queue.requeue(later)
             unknown = await waiting.get_task("nobody")
-            return task_id, again, later, many, seen, ended, cancelled, requeued, unknown
+            return task_id, again, later, many, ids, seen, ended, cancelled, requeued, unknown
 
-    task_id, again, later, many, seen, ended, cancelled, requeued, unknown = asyncio.run(program())
+    task_id, again, later, many, ids, seen, ended, cancelled, requeued, unknown = asyncio.run(
+        program()
+    )
 
     assert again == task_id and task_id.is_new and not again.is_new
     assert seen.parameters == {"file": "a.mov"} and seen.title == "first"
-    assert (many, many.new) == (250, 250)
+    assert (many, many.new) == (248, 248)
+    assert [client.get_task(each).parameters for each in ids] == [1, 2]
     assert (ended.status, ended.result) == ("complete", "done")
     assert (cancelled, requeued) == ("cancelled", "pending")
     assert client.get_task(later).priority == 3
