@@ -386,14 +386,17 @@ def test_nothing_stays_behind_a_cancelled_call(url, client, cli):
     assert connections(cli) == before
 
 
-def test_a_cancelled_call_takes_no_answer_of_the_next_one(own_server):
+def test_a_cancelled_call_takes_no_answer_of_the_next_one(own_server, monkeypatch):
     async def program():
+        loop, awaits = asyncio.get_running_loop(), asyncio.Event()
+        add_reader = loop.add_reader
         async with AsyncClient(own_server.url, connections=1) as waiting:
             queue = waiting.get_queue("video")
             first = await queue.enqueue("first")
+            monkeypatch.setattr(loop, "add_reader", lambda *args: awaits.set() or add_reader(*args))
             with stopped(own_server):
                 asked = asyncio.ensure_future(waiting.get_task(first))
-                await asyncio.sleep(0.05)  # it has been sent, and nothing answers
+                await awaits.wait()  # it has been sent, and nothing answers
                 asked.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await asked
