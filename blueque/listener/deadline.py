@@ -6,8 +6,8 @@ import math
 import time
 
 from blueque.connection.redis import Connection
-from blueque.errors import InvalidInput
 from blueque.model import units
+from blueque.model.encoding import require_timeout
 
 
 class Deadline:
@@ -17,8 +17,7 @@ class Deadline:
     """
 
     def __init__(self, timeout: float | None) -> None:
-        if timeout is not None and not timeout >= 0:  # or NaN
-            raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+        require_timeout(timeout)
         self._at = math.inf if timeout is None else time.monotonic() + timeout
 
     @property

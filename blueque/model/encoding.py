@@ -280,8 +280,8 @@ def require_time(value: object, what: str = "eta") -> float:
 
 def require_timeout(timeout: float | None) -> None:
     """Raise InvalidInput unless it is 0 or more seconds; None: no limit."""
-    if timeout is not None and not timeout >= 0:  # or NaN
-        raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+    if timeout is not None and not (hasattr(timeout, "__float__") and timeout >= 0):  # or NaN
+        raise InvalidInput(f"timeout is {timeout!r}; it has to be a number of seconds, 0 or more")
 
 
 def _require_printable_name(name: object, what: str) -> str:

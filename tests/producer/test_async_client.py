@@ -155,6 +155,8 @@ def test_what_is_wrong_is_refused_as_by_a_client(url, client):
                 await waiting.wait(["nobody"])
             with pytest.raises(InvalidType, match="a task id is a str"):
                 await waiting.get_task(7)
+            with pytest.raises(InvalidInput, match=r"timeout is '2s'; .* a number of seconds"):
+                await waiting.wait("nobody", timeout="2s")
             with pytest.raises(InvalidInput):
                 waiting.get_queue("")
         with pytest.raises(InvalidInput, match="connections"):
