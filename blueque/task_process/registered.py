@@ -199,7 +199,7 @@ class QueueHandler(Generic[P, R]):
         **options: Unpack[EnqueueOptions],
     ) -> TaskId[R]:
         """Do as `enqueue`, while the event loop goes on."""
-        return await client.call(
+        return await _asynchronous(client).call(
             lambda own: self.get_queue(own, queue).enqueue(parameters, **options)
         )
 
@@ -213,7 +213,7 @@ class QueueHandler(Generic[P, R]):
         **options: Unpack[EnqueueOptions],
     ) -> TaskId[R]:
         """Do as `schedule`, while the event loop goes on."""
-        return await client.call(
+        return await _asynchronous(client).call(
             lambda own: self.get_queue(own, queue).schedule(parameters, eta, **options)
         )
 
@@ -223,7 +223,13 @@ class QueueHandler(Generic[P, R]):
             raise InvalidInput(
                 f"{name_of(self)} is the handler of {names_of(self.queues)}, not of {queue!r}"
             )
-        found = (_default_client() if client is None else client).get_queue(queue or self.queue)
+        if client is None:
+            client = _default_client()
+        else:
+            from blueque.client import Client  # here: a handler need not enqueue
+
+            _require(client, Client)
+        found = client.get_queue(queue or self.queue)
         return found.of_types(self.types) if any(self.types) else found
 
 
@@ -342,6 +348,21 @@ def _takes_parameters(function: Callable[..., Any]) -> bool:
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(place.kind in kinds for place in places) > 1
+
+
+def _asynchronous(client: AsyncClient) -> AsyncClient:
+    from blueque.async_client import AsyncClient  # here: it imports asyncio
+
+    _require(client, AsyncClient)
+    return client
+
+
+def _require(client: object, kind: type) -> None:
+    if not isinstance(client, kind):
+        raise InvalidType(
+            f"client is of the type {type(client).__name__}: enqueue, enqueue_many and schedule take a Client, "
+            "enqueue_async and schedule_async take an AsyncClient"
+        )
 
 
 simulated: RunningTask | None = None  # the task of a test: its client is the default one

@@ -134,6 +134,13 @@ def test_a_handler_makes_its_tasks_in_an_event_loop(url, client, monkeypatch):
         async with AsyncClient(url) as waiting:
             now = await encode.enqueue_async({"n": 1}, client=waiting, title="now")
             later = await encode.schedule_async({"n": 2}, time.time() + 60, client=waiting)
+            for call in (
+                lambda: encode.enqueue({"n": 3}, client=waiting),
+                lambda: encode.enqueue_async({"n": 3}, client=client),
+                lambda: encode.schedule_async({"n": 3}, 4e9, client=client),
+            ):
+                with pytest.raises(InvalidType, match=r"client is of the type (Async)?Client: enq"):
+                    await call()
             return now, later
 
     now, later = map(client.get_task, asyncio.run(program()))
