@@ -1,4 +1,4 @@
-"""Client: the way into one Redis, which makes the objects that users work with."""
+"""Client: connects to one Redis and creates the objects that users work with."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ R = TypeVar("R")
 
 
 class Client:
-    """The way into one Redis. Making one neither connects nor checks anything.
+    """A connection to one Redis. Creating a client neither connects nor checks anything.
 
-    url: redis://, rediss://, unix:// or redis+sentinel://. When left out: in a task, the Redis of
-        its listener (see `task_redis` in docs/configuration.md); else BLUEQUE_REDIS_URL, else
-        REDIS_URL, else redis://localhost:6379/0.
-    redis: a ready redis-py client instead. Its settings are used, not its connections.
-    patience: for how many seconds a call tries again when Redis does not answer.
-    max_bytes: the limit of parameters and results; BLUEQUE_MAX_BYTES, else 1 MiB.
-    replicas: how many replicas of Redis have to confirm a change before a call returns, or else
-        NotReplicated is raised; BLUEQUE_REPLICAS, else 0.
-    config: a blueque.toml, or `blueque.settings.load()` for the one that is found. It sets address
-        and limit instead of the defaults, replicas, how payloads are stored, and retry, limits and
-        resources for each queue.
-    options: further arguments of redis-py's `from_url`.
+    url: redis://, rediss://, unix:// or redis+sentinel://. If left out: inside a task, the Redis of
+        its listener (see `task_redis` in docs/configuration.md); else BLUEQUE_REDIS_URL, REDIS_URL,
+        the address in `config`, or redis://localhost:6379/0.
+    redis: a redis-py client to use instead. Blueque takes its settings, not its connections.
+    patience: how many seconds a call retries while Redis does not answer.
+    max_bytes: the size limit of parameters and results. Default: BLUEQUE_MAX_BYTES, else that of
+        `config`, else 1 MiB.
+    replicas: how many replicas must confirm a change before a call returns; if fewer do, the call
+        raises NotReplicated. Default: BLUEQUE_REPLICAS, else that of `config`, else 0.
+    config: a path to a blueque.toml, or `blueque.settings.load()` for the file that is found. It
+        also sets how payloads are stored, and retry, limits and resources by queue.
+    options: further arguments for redis-py's `from_url`.
     """
 
     def __init__(
@@ -118,17 +118,17 @@ class Client:
 
     @property
     def url(self) -> str | None:
-        """The address with its password; None: the client has a ready redis-py client, or options."""
+        """The address with its password. None for a client with a redis-py client or options."""
         return self._url if self._client is None and not self._options else None
 
     @property
     def patience(self) -> float:
-        """For how many seconds a call tries again when Redis does not answer."""
+        """How many seconds a call retries while Redis does not answer."""
         return self._redis.patience
 
     @property
     def connections(self) -> Redis:
-        """The connections of this client, for the parts of Blueque that work on them."""
+        """The connections of this client, for Blueque's own modules."""
         return self._redis
 
     def get_queue(self, name: str, retry: Retry | int | None = None) -> Queue:
@@ -142,10 +142,10 @@ class Client:
         return Queue(self._redis, name, self.max_bytes, retry, self._config.queue(name))
 
     def get_fanout(self, name: str, to: Iterable[str] | None = None) -> Fanout:
-        """Return a fan-out: each of its tasks goes to several queues.
+        """Return a fan-out, which puts each task into several queues.
 
         to: the names of the queues; None: those of `[fanouts]` in blueque.toml.
-        Raises InvalidInput.
+        Raises InvalidInput if that table does not have `name`.
         """
         from blueque.producer.fanout import Fanout
 
@@ -159,7 +159,7 @@ class Client:
         return Fanout(self._redis, name, [self.get_queue(queue) for queue in queues])
 
     def group(self, name: str) -> TaskGroup:
-        """Return the group of tasks with this name, to open, close, cancel or look at it."""
+        """Return the task group with this name. It need not exist: `open` creates it."""
         from blueque.producer.groups import TaskGroup
 
         return TaskGroup(self._redis, name)
@@ -167,11 +167,11 @@ class Client:
     def workflow(
         self, name: str, broken: Literal["hold", "cancel"] = "hold", keep: float | str = "1d"
     ) -> Workflow:
-        """Return a new workflow: tasks that wait for each other, made all at once or not at all.
+        """Return a new workflow: tasks that depend on each other, created all together or not at all.
 
-        name: a workflow of this name that is there already is not changed. broken: as for
-            `Queue.enqueue`, for tasks that do not say it. keep: how long the record of the workflow
-            stays after its end; seconds, or text as "1d".
+        name: an existing workflow with this name is not changed.
+        broken: as for `Queue.enqueue`, for tasks that do not set it.
+        keep: how long its record stays after its end; seconds, or text such as "1d".
         """
         from blueque.producer.workflow import Workflow
 
@@ -187,29 +187,28 @@ class Client:
         by: str | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """Make a recurring task, or change it, and return it. What is the same already stays as it is.
+        """Create or change a recurring task and return it. An identical definition changes nothing.
 
-        queue, parameters: of the task that comes each time, as for `Queue.enqueue`.
-        only_new: change none: WrongSchedule is raised if there is one of this name.
-        by: who does it, for its history; this user and host if left out.
-        cron: when, in five fields, as "30 2 * * 1-5". every: instead, the time between two tasks, 10 s
-            to 366 days; seconds, or text as "6h".
-        timezone: of cron, as "Europe/Berlin"; UTC if it is left out.
-        start, until: the first and the last possible time; Unix seconds, a datetime or ISO text, with
-            a time zone.
-        overlap: what happens if the task before has not ended. "skip": none comes. "queue": one waits
-            for its end. "allow": both run.
-        catch_up: what comes when Blueque or Redis was down: the "last" of the missed ones, "all" or
-            "none". "all" needs overlap="allow".
-        window: how far back anything is caught up, at least a minute; a day if it is left out.
-        jitter: spread the tasks over so much time, always by the same number of seconds for the same
-            planned time; a day, or the time between two planned times, at most.
-        keep: for how long a deleted task still counts as made, for `Schedule.backfill`.
-        options: further ones of the task, as for `Queue.enqueue`: priority, resources, lock, retry,
-            time_limit, stall_limit, memory_limit, grace, lead, title, tags, context.
-        A change concerns what is planned from now on.
-        Raises InvalidInput, which begins with the name of the wrong option; WrongSchedule if it comes
-        from blueque.toml.
+        queue, parameters: of each task that the schedule makes, as for `Queue.enqueue`.
+        only_new: raise WrongSchedule instead of changing an existing schedule.
+        by: who makes the change, for the history. Default: this user and host.
+        cron: five fields, such as "30 2 * * 1-5".
+        every: instead of `cron`, the time between tasks, 10 s to 366 days; seconds, or text such as "6h".
+        timezone: of `cron`, such as "Europe/Berlin". Default: UTC.
+        start, until: the first and the last time; Unix seconds, a datetime or ISO text, with a time zone.
+        overlap: what to do if the previous task has not ended. "skip": make no task. "queue": let
+            one wait for its end. "allow": run both.
+        catch_up: which missed tasks to make after an outage: the "last", "all" or "none". "all"
+            requires overlap="allow".
+        window: how far back to catch up, at least a minute. Default: a day.
+        jitter: delay each task by up to this long, to spread the load; at most a day, and at most
+            the time between two tasks. A planned time always has the same delay.
+        keep: how long a deleted task still counts as made, for `Schedule.backfill`.
+        options: of each task, as for `Queue.enqueue`: priority, resources, lock, retry, time_limit,
+            stall_limit, memory_limit, grace, lead, title, tags, context.
+        A change applies to times that are not planned yet.
+        Raises InvalidInput, whose message begins with the wrong option; WrongSchedule if the
+            schedule comes from blueque.toml.
         Source: docs/protocol/schedules.md, "set_schedule".
         """
         from blueque.model.encoding import require_schedule_name
@@ -224,13 +223,13 @@ class Client:
         return Schedule(self._redis, name)
 
     def get_schedule(self, name: str) -> Schedule:
-        """Return a recurring task. Raises NoSuchSchedule."""
+        """Return the recurring task with this name. Raises NoSuchSchedule."""
         from blueque.producer.schedules import Schedule
 
         return Schedule(self._redis, name)
 
     def get_schedules(self) -> list[str]:
-        """Return the names of all recurring tasks, the one that comes next first."""
+        """Return the names of all recurring tasks, the next one to come first."""
         from blueque.queries import schedules
         from blueque.queries.steps import read
 
@@ -245,8 +244,8 @@ class Client:
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task.
 
-        An unknown id is no error, as in 1.0.0: all attributes but the id are None then. So `status is None`
-        tells that there is no such task, or that it was deleted; `wait` raises NoSuchTask.
+        As in 1.0.0, an unknown id is no error: all attributes but `id` are None. `status is None`
+        means that the task does not exist or was deleted.
         """
         if not isinstance(task_id, str):
             raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
@@ -275,14 +274,14 @@ class Client:
     def wait(
         self, ids: str | Iterable[str], timeout: float | None = None, at_least: int | None = None
     ) -> Task | list[Task]:
-        """Block until a task, or each of several, is complete, failed or cancelled, and return
-        them.
+        """Block until one or all tasks are complete, failed or cancelled, and return them.
 
-        timeout: in seconds; None: no limit. at_least: return when so many have ended; only those
-            are returned, in the order of `ids`.
-        Redis reports the changes. Where it cannot (TLS, a ready redis-py client, an ACL without
-        +client|tracking), the tasks are read each second. If Redis goes away, the wait goes on.
-        Raises NoSuchTask when a task does not exist, or is deleted during the wait; WaitTimedOut.
+        timeout: in seconds; None: no limit.
+        at_least: return as soon as this many have ended, and only those, in the order of `ids`.
+        Redis announces the changes. Where it cannot (TLS, a redis-py client, an ACL without
+        +client|tracking), the tasks are read once a second. An outage of Redis does not end the wait.
+        Raises NoSuchTask when a task does not exist or is deleted during the wait; WaitTimedOut;
+            RedisAway when Redis does not answer at the start.
         """
         if isinstance(ids, str):
             return next(self.as_ended([ids], timeout))
@@ -304,7 +303,7 @@ class Client:
     def as_ended(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Task]: ...
 
     def as_ended(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Task]:
-        """Yield each task when it ends. The arguments and errors are those of `wait`."""
+        """Yield each task when it ends. Arguments and errors are those of `wait`."""
         require_timeout(timeout)
         wanted = ids_of(ids)
         from blueque.queries.task_ends import Watcher, ends
@@ -312,13 +311,12 @@ class Client:
         return ends(Watcher(self._redis, wanted, self.wait), self.patience, timeout)
 
     def get_listener(self, queue_name: str, *more: str, select: Select | None = None) -> Listener:
-        """Return a listener of one queue or several. It registers when it first listens.
+        """Return a listener of one or more queues. It registers when it first listens.
 
-        A queue that is named twice counts once.
-        select: the order of several queues: `blueque.RoundRobin()`,
-            `blueque.ReducedLottery({"a": 3})`, or a callable, see queue_order.py; None: the first one
-            with work. The order and weights in blueque.toml are for the program blueque-listener
-            only.
+        A repeated queue counts once.
+        select: which queue to try first: `blueque.RoundRobin()`, `blueque.ReducedLottery({"a":
+            3})`, or a callable, see queue_order.py. None: the order given here. The order and
+            weights in blueque.toml apply to the program blueque-listener only.
         """
         from blueque.listener.listener import Listener
 
@@ -326,15 +324,16 @@ class Client:
         return Listener(self._redis, names, select)
 
     def get_feeds(self, *queue_names: str) -> list[dict[str, str]]:
-        """Return the records of all feeds of these queues, of each the open ones last; see
-        docs/protocol/feeds.md, "Feeds".
+        """Return the records of all feeds of these queues; for each queue, open feeds come last.
+
+        Source: docs/protocol/feeds.md, "Feeds".
         """
         from blueque.queries import feeds
 
         return feeds.load_all(self._redis, [self._queue_name(name) for name in queue_names])
 
     def forget_feed(self, queue_name: str, name: str) -> bool:
-        """Remove the record of a feed. Feeding starts anew then. False: there is no such feed.
+        """Remove the record of a feed, so that feeding starts over. Return False if there is none.
 
         Source: docs/protocol/feeds.md, "forget_feed".
         """
@@ -343,10 +342,10 @@ class Client:
         return forget_feed(self._redis, self._queue_name(queue_name), require_feed_name(name))
 
     def forget_queue(self, name: str) -> dict[str, int]:
-        """Remove a queue that has no task, listener, feed or batch, with its settings and
-        statistics.
+        """Remove an unused queue with its settings and statistics.
 
-        Return how many of each it has, by kind; if that is empty, the queue is removed.
+        Return what still uses it, as counts by kind: tasks, listeners, feeds, schedules or archive
+        batches. If the result is not empty, nothing was removed.
         Source: docs/protocol/operator.md, "forget_queue".
         """
         from blueque.protocol.queues import forget_queue
@@ -356,17 +355,17 @@ class Client:
     def get_log(self, task_id: str) -> tuple[list[LogLine], Place]:
         """Return the log lines of a task in Redis, in order, and the place after them.
 
-        Redis has the first 64 KB of the last attempt, and its last 1,000 lines. The numbers of the
-        lines show where some are missing.
+        Redis keeps the first 64 KB of the last attempt, and the last 1,000 lines. Gaps in the line
+        numbers show where lines are missing.
         """
         from blueque.queries import task_log
 
         return task_log.load(self._redis, task_id)
 
     def get_history(self, task_id: str) -> History | None:
-        """Return the events of a task, the oldest first; None: there is no such task.
+        """Return the events of a task, oldest first, or None if there is no such task.
 
-        Its first 20 events and its last 80 are kept. Listeners of 1.0.0 record none.
+        Redis keeps the first 20 and the last 80. Listeners of 1.0.0 record none.
         Source: docs/protocol.md, "Events".
         """
         from blueque.queries import history
@@ -374,7 +373,7 @@ class Client:
         return history.load(self._redis, task_id)
 
     def get_event_places(self, *queue_names: str) -> dict[str, str]:
-        """Return the ends of the events of these queues, for `after` of `events`."""
+        """Return the current ends of the event streams of these queues, for `after` of `events`."""
         from blueque.queries import history
 
         return history.last_places(self._redis, [self._queue_name(name) for name in queue_names])
@@ -382,12 +381,12 @@ class Client:
     def events(
         self, *queue_names: str, after: Mapping[str, str] | None = None
     ) -> Generator[Event, None, None]:
-        """Yield the events of these queues as they happen. It never ends.
+        """Yield the events of these queues as they happen, without end.
 
         after: where to begin, by queue: the result of `get_event_places`, or the `place` of the
-            last event that was seen. A queue keeps about 10,000 events. Tasks that are enqueued or
-            due make no event.
-        Raises RedisAway when Redis does not answer within `patience`; go on with `after` then.
+            last event that you handled. A queue keeps about 10,000 events. Tasks that are enqueued
+            or due make none.
+        Raises RedisAway when Redis does not answer within `patience`; continue with `after` then.
         """
         from blueque.queries import history
 
@@ -405,23 +404,21 @@ class Client:
             redis.close()
 
     def get_timeline(self, queue_names: Sequence[str], seconds: float) -> Timeline:
-        """Return the tasks that ran in these queues in the last `seconds`, and those that run now,
-        a thousand at most.
+        """Return the attempts of the last `seconds` in these queues, at most 1,000 of them running.
 
-        A queue keeps about 10,000 events, three or four for each run. Source: docs/protocol.md,
-        "Events".
+        A queue keeps about 10,000 events, three or four for each attempt.
+        Source: docs/protocol.md, "Events".
         """
         from blueque.queries import timeline
 
         return timeline.load(self._redis, [self._queue_name(name) for name in queue_names], seconds)
 
     def get_statistics(self, queue_name: str, days: int = 7) -> Statistics:
-        """Return how many tasks of a queue waited, ran and failed in the last days, with today, and
-        for how long.
+        """Return how many tasks of a queue waited, ran and failed by day, and for how long.
 
-        days: in UTC, by the clock of Redis, 1 to 3,660; older statistics may be deleted. Counts,
-            means and deviations are exact, quantiles to the width of a bucket: see
-            `blueque.queries.statistics`.
+        days: UTC days by the clock of Redis, with today: 1 to 3,660. Older ones may be deleted.
+        Counts, means and deviations are exact. Quantiles are accurate to the width of a bucket, see
+        `blueque.queries.statistics`.
         Source: docs/protocol.md, "Events".
         """
         return self.get_inspector().statistics([self._queue_name(queue_name)], days)[0]
@@ -445,8 +442,10 @@ class Client:
         return Inspector(self._redis)
 
     def retention_rules(self, queue_names: Iterable[str]) -> dict[str, dict[str, units.Keep]]:
-        """Return how long finished tasks of these queues are kept: by the table of the queue in
-        blueque.toml, its settings in Redis, `[retention]`, and the defaults.
+        """Return how long finished tasks of these queues are kept, by queue and status.
+
+        The table of the queue in blueque.toml comes first, then its settings in Redis,
+        `[retention]`, and the defaults.
         """
         settings = self.get_inspector().settings(queue_names)
         return {
@@ -457,9 +456,9 @@ class Client:
     def freeze(
         self, queues: str | Iterable[str], statuses: str | Iterable[str], keep: float = 3600
     ) -> Snapshot:
-        """Take a snapshot of the tasks of one queue, or several, with these statuses.
+        """Take a snapshot of the tasks of one or more queues with these statuses.
 
-        keep: how many seconds Redis holds it. Read its slices with `read`, in any process.
+        keep: how many seconds Redis holds it, at most 30 days. Any process may `read` its slices.
         Source: docs/protocol/archive.md, "freeze".
         """
         from blueque.model.snapshot import Snapshot, require_keep, require_queues, require_statuses
@@ -474,10 +473,10 @@ class Client:
         return Snapshot(name, now, seconds, tuple(parts))
 
     def tasks_of(self, snapshot: Snapshot) -> Iterator[Task]:
-        """Yield the tasks of a snapshot that still exist, in their present state, oldest first in
-        each part.
+        """Yield the tasks of a snapshot as they are now, the oldest first in each part.
 
-        It holds a few MiB of them at a time. Raises SnapshotGone.
+        Leaves out deleted tasks. Uses a few MiB at a time.
+        Raises SnapshotGone.
         """
         from blueque.tables import snapshot_reader
 
@@ -486,11 +485,11 @@ class Client:
     def purge(
         self, snapshot: Snapshot, *, force: bool = False, by: str | None = None
     ) -> Iterator[int]:
-        """Delete the tasks of a snapshot that still have the status of their part, other than
-        reserved and started, and those for which others wait. Yield how many are deleted so far.
+        """Delete the tasks of a snapshot that still have its status; yield how many so far.
 
-        force: also pending, scheduled and blocked tasks for which others wait.
-        by: who deletes them (this user and host if left out), for the streams of their queues.
+        Skips reserved and started tasks, and those that other tasks wait for.
+        force: also delete pending, scheduled and blocked tasks that others wait for.
+        by: who deletes them, for the events of their queues. Default: this user and host.
         Raises SnapshotGone.
         Source: docs/protocol/operator.md, "purge"; docs/protocol/archive.md, "prune".
         """
@@ -499,7 +498,7 @@ class Client:
         return purge(self._redis, snapshot, force, by)
 
     def thaw(self, snapshot: Snapshot) -> bool:
-        """Remove a snapshot before its time; False: it was gone already."""
+        """Remove a snapshot before it expires. Return False if it was gone already."""
         from blueque.protocol.snapshots import thaw
 
         return thaw(self._redis, snapshot.name, [part.key for part in snapshot.parts if part.key])
@@ -510,16 +509,18 @@ class Client:
         fields: Sequence[str] | None = None,
         missing: Literal["drop", "null"] = "drop",
     ) -> Iterator[pyarrow.RecordBatch]:
-        """Yield the tasks of a slice of a snapshot as record batches; see
-        `blueque.tables.hash_reader.read`.
+        """Yield the tasks of a slice of a snapshot as record batches.
+
+        The arguments are those of `blueque.tables.hash_reader.read`.
         """
         from blueque.tables.hash_reader import read
 
         return read(self._redis, piece, fields, missing)
 
     def wait_by(self, waits: Waits, sleep: Callable[[float], object]) -> None:
-        """Have all connections wait otherwise than by blocking: for an event loop. Raises InvalidInput
-        for an address with options of redis-py.
+        """Let an event loop do the waiting of all connections.
+
+        Raises InvalidInput for an address with options of redis-py.
         """
         if self._address is None or not self._address.is_plain or self._options:
             raise InvalidInput(
@@ -542,11 +543,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close this thread's connection; the next call opens another."""
+        """Close the connection of this thread; the next call opens another."""
         self._redis.close()
 
     def _queue_name(self, name: str) -> str:
-        """Return the name of a queue that is named by it, or by an alias of blueque.toml."""
+        """Return the name of a queue for its name or an alias in blueque.toml."""
         return self._redis.settings.queue_name(require_queue_name(name))
 
     def _connect(self) -> Connection:
@@ -567,7 +568,7 @@ class Client:
 
 
 def ids_of(given: Iterable[str]) -> list[str]:
-    """Return ids of tasks to wait for. Raises InvalidType, also for a group."""
+    """Return the ids of tasks to wait for. Raises InvalidType, also for a group."""
     if isinstance(given, InGroup):
         raise InvalidType(
             f"wait takes ids of tasks, not a {type(given).__name__}: for its tasks together, wait for a task "

@@ -18,42 +18,35 @@ BluequeError
 |   |   ... the task, group or schedule is in a state that forbids it
 |   |-- WrongQueue                  The task belongs to another queue.
 |   |-- WrongState                  The status of the task forbids it. The message says what it is.
-|   |-- HasDependents               Others, or its group, wait for the task. Delete it when they
-|   |                               have been told.
-|   |-- WrongGroup                  The group takes no more tasks, or is in use in another way. The
-|   |                               message says which. Use another group.
-|   `-- WrongSchedule               The schedule is in a state that forbids this. The message says
-|                                   which.
+|   |-- HasDependents               Others must learn first how it ended. Delete it later.
+|   |-- WrongGroup                  The group takes no tasks, or is used otherwise. Use another.
+|   `-- WrongSchedule               The schedule is in a state that forbids this. See the message.
 |
 |   ... it is not there, or not any more
 |-- NoSuchTask (LookupError)        There is no task with this id. Do not wait for it.
-|-- NoSuchGroup (LookupError)       There is no group with this name, or not all of a workflow is
-|                                   there yet. Open it first, or commit all of it.
+|-- NoSuchGroup (LookupError)       There is no such group, or not all of a workflow. Open it first,
+|                                   or commit it.
 |-- NoSuchSchedule (LookupError)    There is no schedule with this name. Define it first.
-|-- SnapshotGone                    The snapshot expired while it was read. Take another and keep it
-|                                   longer.
-|-- EventsGone                      Redis has deleted events that a stream has not read. Read the
-|                                   tasks themselves.
+|-- SnapshotGone                    The snapshot expired. Take another and keep it longer.
+|-- EventsGone                      Redis has deleted unread events. Read the tasks themselves.
 |
 |   ... not yet, or not now: wait, or try again
 |-- WaitTimedOut (TimeoutError)     The task has not ended yet and goes on. Wait again.
 |-- QueueFull                       Nothing was written: the queue has no room. Try later.
-|-- NotFree                         The task is back in line, because what it needs is taken. Take
-|                                   another one.
+|-- NotFree                         What the task needs is in use. Take another task.
 |-- Contended                       Others changed the same keys at each try. Try again.
 |
 |   ... another program has it: leave it alone
 |-- NotOwner                        Nothing was written: another attempt owns the task. Stop work.
 |-- NotRegistered                   The listener has no registration. Register again.
-|-- Taken                           Another program has the node id, feed, batch or directory. Leave it
-|                                   to that one.
+|-- Taken                           Another program has it. Leave it to that program.
 |
 |   ... Redis
 |-- RedisAway (ConnectionError)     Redis did not answer, and nothing was written. Try later.
-|   `-- OutcomeUnknown              Redis did not answer after the change was sent. Repeat the call:
-|       |                           it recognises its own success.
-|       `-- NotReplicated           Redis has made the change, but too few replicas have confirmed it:
-|                                   a failover may take it back. Look again later.
+|   `-- OutcomeUnknown              The change was sent, but not answered. Repeat the call: it
+|       |                           recognises its own success.
+|       `-- NotReplicated           Too few replicas confirmed the change. Look again later, because
+|                                   a failover may undo it.
 |-- RedisRefused                    Redis answered with an error. Do not repeat the call unchanged.
 |
 |   ... many tasks at once, and Spark
@@ -63,11 +56,10 @@ BluequeError
 |-- SubmitFailed                    The program that spark-submit ran has failed. Read its output.
 |
 |   ... this machine lacks something
-|-- PayloadRefused                  Parameters, a result or the like cannot be decrypted. Give this
-|                                   process the keys.
+|-- PayloadRefused                  A payload cannot be decrypted. Give this process the keys.
 |-- ArchiveRefused                  The directory cannot be this archive. Choose another.
 |-- SpoolRefused                    The spool directory cannot be used. Choose another.
-`-- NotInstalled (ImportError)      A package or a program is missing. The message says how to install it.
+`-- NotInstalled (ImportError)      A package or a program is missing. Install it.
 """
 
 from __future__ import annotations
@@ -92,15 +84,15 @@ PIPE = 141  # the output was closed: SIGPIPE, as a shell reports it
 
 
 class BluequeError(Exception):
-    """The base of all exceptions that Blueque raises.
+    """The base class of all exceptions that Blueque raises.
 
-    exit_code: that of a command which this error ends.
+    exit_code: the exit code of a command that this error ends.
     """
 
     exit_code: ClassVar[int] = BUG
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # To unpickle, Python would call the class with the message alone.
+        # Unpickling would call the class with the message alone.
         return _rebuild, (type(self), self.args), vars(self)
 
 
@@ -117,7 +109,7 @@ class InvalidInput(BluequeError, ValueError):
 
 
 class InvalidType(InvalidInput, TypeError):
-    """A value is of a type that cannot be stored. Nothing was written."""
+    """A value has a type that cannot be stored. Nothing was written."""
 
 
 class TooLarge(InvalidInput):
@@ -132,12 +124,12 @@ class TooLarge(InvalidInput):
 
     @staticmethod
     def is_message(text: str) -> bool:
-        """Tell whether a text is the message of such an error."""
+        """Return whether a text is the message of such an error."""
         return " bytes" in text and "; the limit is " in text
 
 
 class IdTaken(InvalidInput):
-    """Another task has the id: of another queue, or with other parameters. Nothing was written."""
+    """Another task has this id: in another queue, or with other parameters. Nothing was written."""
 
     def __init__(self, task_id: str, why: str) -> None:
         super().__init__(f"there is a task {task_id} already, {why}; choose another id")
@@ -147,7 +139,7 @@ class IdTaken(InvalidInput):
 class CycleFound(InvalidInput):
     """Tasks of a workflow would wait for each other in a circle. Nothing was written.
 
-    path: their keys; each waits for the next one, and the last for the first.
+    path: the keys of the circle; each task waits for the next, and the last for the first.
     """
 
     def __init__(self, path: list[str]) -> None:
@@ -156,10 +148,11 @@ class CycleFound(InvalidInput):
 
 
 class BacklogRefused(InvalidInput):
-    """A file of a backlog cannot be fed: it cannot be read, it has changed, or one of its rows
-    cannot be a task.
+    """A file of a backlog cannot be fed.
 
-    file: its name in the backlog. row: the row or line, counted from 1; None: the whole file.
+    It cannot be read, it has changed, or one of its rows cannot be a task.
+    file: its name in the backlog.
+    row: the row or line, from 1; None: the whole file.
     """
 
     def __init__(self, file: str, row: int | None, reason: str, unit: str = "row") -> None:
@@ -170,7 +163,7 @@ class BacklogRefused(InvalidInput):
 class ConfigRefused(InvalidInput):
     """A configuration file has a mistake, or cannot be read.
 
-    key: the key with the mistake, as `queues.a.retry`; None: the file as a whole.
+    key: the key with the mistake, such as `queues.a.retry`; None: the whole file.
     """
 
     exit_code = CONFIGURATION
@@ -189,10 +182,11 @@ class WrongQueue(InvalidInput):
 
 
 class WrongState(InvalidInput):
-    """The status of the task forbids what was asked for. Nothing was written.
+    """The status of the task does not allow the operation. Nothing was written.
 
-    wanted: what was asked for: delete, requeue, cancel, interrupt, move, bring_forward or unblock.
-    status: of the task; None: there is no such task. why: what forbids it, in words.
+    wanted: the operation: delete, requeue, cancel, interrupt, move, bring_forward or unblock.
+    status: of the task; None: the task does not exist.
+    why: the reason, in words.
     """
 
     exit_code = REFUSED
@@ -219,10 +213,9 @@ _REFUSALS = {
 
 
 class HasDependents(InvalidInput):
-    """Others have to be told of the end of the task, so it cannot be deleted. Nothing was written.
+    """The task cannot be deleted: others have yet to learn how it ended. Nothing was written.
 
-    is_group: it is the group of the task that has not noted the end yet; False: other tasks wait
-        for it.
+    is_group: True: its group has not recorded the end yet. False: other tasks wait for it.
     """
 
     exit_code = REFUSED
@@ -236,9 +229,9 @@ class HasDependents(InvalidInput):
 
 
 class WrongGroup(InvalidInput):
-    """The group is in a state, or in use in a way, that forbids this. Nothing was written.
+    """The state or the use of the group does not allow this. Nothing was written.
 
-    state: open, closed, ended, making or cancelled; None: it does not matter.
+    state: open, closed, ended, making or cancelled; None: the state is not the reason.
     """
 
     exit_code = REFUSED
@@ -249,7 +242,7 @@ class WrongGroup(InvalidInput):
 
 
 class WrongSchedule(InvalidInput):
-    """The schedule is in a state that forbids this. Nothing was written."""
+    """The state of the schedule does not allow this. Nothing was written."""
 
     exit_code = REFUSED
 
@@ -261,8 +254,8 @@ class WrongSchedule(InvalidInput):
 class NoSuchTask(BluequeError, LookupError):
     """There is no task with this id.
 
-    status: the last one that was seen, if the task was deleted during the wait; None: the task was
-        never seen. key: its key and workflow in words, if `Workflow.id_of` has named the task.
+    status: the last known status, if the task was deleted during the wait; else None.
+    key: in words, the key and workflow of an id from `Workflow.id_of`; else None.
     """
 
     exit_code = MISSING
@@ -282,7 +275,7 @@ class NoSuchTask(BluequeError, LookupError):
 class NoSuchGroup(BluequeError, LookupError):
     """There is no group with this name. Nothing was written.
 
-    is_making: there is a workflow with this name, but not all of its tasks are there yet.
+    is_making: a workflow has this name, but not all of its tasks are in Redis yet.
     """
 
     exit_code = MISSING
@@ -312,7 +305,7 @@ class NoSuchSchedule(BluequeError, LookupError):
 
 
 class SnapshotGone(BluequeError):
-    """The snapshot has expired, or was removed, before it was read to the end."""
+    """The snapshot expired or was removed before all of it was read."""
 
     exit_code = ATTENTION
 
@@ -326,7 +319,7 @@ class SnapshotGone(BluequeError):
 class EventsGone(BluequeError):
     """Redis has deleted events that were not read: a queue keeps about 10,000.
 
-    place: behind which they were.
+    place: the position in the stream after which events are missing.
     """
 
     exit_code = ATTENTION
@@ -340,10 +333,11 @@ class EventsGone(BluequeError):
 
 
 class WaitTimedOut(BluequeError, TimeoutError):
-    """The tasks have not ended within the timeout. They go on.
+    """The tasks did not end within the timeout. They continue.
 
-    timeout: in seconds. statuses: of the tasks that have not ended, as last seen, by id; of
-        `Queue.join`, what is left to do in each queue, by its name.
+    timeout: in seconds.
+    statuses: the last known status of each task that has not ended, by id. From `Queue.join`: what
+        is left in each queue, by name.
     """
 
     exit_code = TIMED_OUT
@@ -362,11 +356,14 @@ class WaitTimedOut(BluequeError, TimeoutError):
 
 
 class QueueFull(BluequeError):
-    """A bounded queue has no room for the new tasks. Nothing was written.
+    """The queue has no room for the new tasks. Nothing was written.
 
-    max_pending: how many may be in line. pending: how many are. tasks: how many were to join them.
-    discards: whether the oldest are discarded to make room. excess: how many of them these tasks
-        need to be discarded; None: that is not done, or would not help.
+    max_pending: how many tasks may be in line.
+    pending: how many are in line.
+    tasks: how many were to be added.
+    discards: whether the queue discards its oldest tasks to make room.
+    excess: how many tasks must be discarded to make room; None: the queue does not discard, or it
+        would not be enough.
     """
 
     exit_code = ATTENTION
@@ -386,9 +383,9 @@ class QueueFull(BluequeError):
 
 
 class NotFree(BluequeError):
-    """The task cannot run now, because what it needs is taken. It is back at the head of its line.
+    """What the task needs is in use, so it cannot run now. It is back at the head of its line.
 
-    want: lock, limit (of how many tasks its queue may run) or resources.
+    want: lock, limit (how many tasks of its queue may run) or resources.
     """
 
     exit_code = REFUSED
@@ -399,7 +396,7 @@ class NotFree(BluequeError):
 
 
 class Contended(BluequeError):
-    """The watched keys changed at every try. Nothing was written."""
+    """Other programs changed the watched keys at every try. Nothing was written."""
 
     exit_code = ATTENTION
 
@@ -409,7 +406,7 @@ class Contended(BluequeError):
 
 
 class NotOwner(BluequeError):
-    """The attempt does not own the task, or not any more. Nothing was written."""
+    """The attempt does not own the task, or no longer does. Nothing was written."""
 
     exit_code = REFUSED
 
@@ -419,9 +416,7 @@ class NotOwner(BluequeError):
 
 
 class NotRegistered(BluequeError):
-    """The registration of this listener is gone or belongs to another instance. Nothing was
-    written.
-    """
+    """The listener is not registered, or another instance is. Nothing was written."""
 
     exit_code = REFUSED
 
@@ -433,7 +428,7 @@ class NotRegistered(BluequeError):
 class Taken(BluequeError):
     """Another program has the node id, feed, batch or directory. Nothing was written.
 
-    holder: that program, as a node, an instance or a process id; None: not known, or it is gone.
+    holder: that program, as a node, an instance or a process id; None: it is unknown or gone.
     """
 
     exit_code = REFUSED
@@ -452,7 +447,7 @@ class RedisAway(BluequeError, ConnectionError):
 class OutcomeUnknown(RedisAway):
     """The connection was lost after the change was sent. Redis may or may not have made it.
 
-    task_id: of the task, if the change is about one; `Client.get_task` tells, once Redis is back.
+    task_id: of the task, if the change concerns one. `Client.get_task` shows what became of it.
     """
 
     def __init__(self, message: str, task_id: str | None = None) -> None:
@@ -461,9 +456,11 @@ class OutcomeUnknown(RedisAway):
 
 
 class NotReplicated(OutcomeUnknown):
-    """The change is in Redis, but too few replicas have confirmed it in time.
+    """The change is in Redis, but too few replicas confirmed it in time.
 
-    confirmed: how many have. replicas: how many were asked for. refusal: why Redis did not ask them.
+    confirmed: how many did.
+    replicas: how many were required.
+    refusal: why Redis did not ask them; None: it did.
     """
 
     def __init__(
@@ -495,11 +492,10 @@ CLUSTER = {"CROSSSLOT", "MOVED", "ASK"}  # only a node of a cluster answers with
 class RedisRefused(BluequeError):
     """Redis answered with an error.
 
-    code: the first word of the answer, such as OOM, NOAUTH, NOPERM, READONLY or WRONGTYPE. For a
-        discarded transaction it is the first word of the reason, if Redis gave one: NOPERM, not
-        EXECABORT.
-    command: the refused command and its first argument, which usually is a key; "": not known.
-    sentinel: host and port of the Sentinel that has answered; "": it was Redis.
+    code: the first word of the answer, such as OOM, NOAUTH, NOPERM, READONLY or WRONGTYPE. Of a
+        discarded transaction, that of the reason: NOPERM, not EXECABORT.
+    command: the refused command with its first argument, usually a key; "" if unknown.
+    sentinel: host and port of the Sentinel that answered; "" if Redis did.
     """
 
     def __init__(self, answer: str) -> None:
@@ -513,13 +509,14 @@ class RedisRefused(BluequeError):
 
     @property
     def is_wrong_type(self) -> bool:
-        """Whether a key has another type than Blueque gives it: another program has written it."""
+        """Whether a key has a wrong type: another program has written it."""
         return self.code == "WRONGTYPE"
 
     @property
     def concerns_keys(self) -> bool:
-        """Whether the keys of the command are the reason, so that others may be read and written:
-        their type, or that this user may not touch them.
+        """Whether the keys of the command are the reason, so that other keys may still work.
+
+        They have a wrong type, or this user has no right to them.
         """
         return self.is_wrong_type or self.code == "NOPERM"
 
@@ -533,14 +530,16 @@ class RedisRefused(BluequeError):
 
 
 class BatchFailed(BluequeError):
-    """One batch of many tasks could not be put into Redis. Its `__cause__` is RedisAway,
-    RedisRefused or Contended.
+    """One batch of many tasks could not be written.
 
-    batch, position: the number of the batch, and the place of its first task in the input; both
-        from 0.
-    done: how many tasks before the batch are in Redis for certain. ids: of the tasks of the batch.
-    is_unknown: the whole batch may be in Redis; `Client.get_task` of any of its ids tells, once
-        Redis is back. False: none of it is there. With keys, the same call again settles it.
+    Its `__cause__` is RedisAway, RedisRefused or Contended.
+    batch: its number, from 0.
+    position: the place of its first task in the input, from 0.
+    done: how many tasks before the batch are certainly in Redis.
+    ids: of the tasks of the batch.
+    is_unknown: True: all of the batch may be in Redis; `Client.get_task` with any of its ids shows
+        whether it is, once Redis is back. False: none of it is. With keys, the same call again
+        makes what is missing.
     """
 
     exit_code = AWAY
@@ -560,9 +559,9 @@ class BatchFailed(BluequeError):
 class JobFailed(BluequeError):
     """A Spark job that enqueues or archives has failed.
 
-    Its `__cause__` is the error of Blueque that stopped it, such as TooLarge, or else the error of
-    Spark.
-    queue: None: several queues. group: that the tasks join; None: none.
+    Its `__cause__` is the error of Blueque that stopped it, such as TooLarge, or the error of Spark.
+    queue: None: several queues.
+    group: the group that the tasks join; None: none.
     reason: one sentence of the error.
     """
 
@@ -576,10 +575,10 @@ class JobFailed(BluequeError):
 
 
 class SparkEnded(BluequeError):
-    """The Java process of the Spark session has ended. Spark cannot start a second one in the same
-    process.
+    """The Java process of the Spark session has ended. This process cannot start another session.
 
-    pid: of the Java process. ending: how it ended, in words.
+    pid: of the Java process.
+    ending: how it ended, in words.
     """
 
     exit_code = ATTENTION
@@ -594,8 +593,8 @@ class SparkEnded(BluequeError):
 class SubmitFailed(BluequeError):
     """The program that spark-submit ran has failed.
 
-    code: its exit code, or minus the signal that ended spark-submit. said: its last lines of
-        output.
+    code: its exit code, or minus the signal that ended spark-submit.
+    said: its last lines of output.
     """
 
     exit_code = ATTENTION
@@ -618,11 +617,12 @@ class ArchiveRefused(BluequeError):
 
 
 class PayloadRefused(BluequeError):
-    """A payload cannot be read here, for want of its key, or because it is not what was written.
+    """A payload cannot be read: this process does not have the key, or the payload is damaged.
 
-    owner: the id of its task, or `schedule NAME`. field: parameters, result, checkpoint, context or log.
-    key: the name of the key with which it is encrypted; None: it is only compressed.
-    is_damaged: this process has the key, or needs none, and the payload does not fit.
+    owner: the id of its task, or `schedule NAME`.
+    field: parameters, result, checkpoint, context or log.
+    key: the name of the key that encrypts it; None: it is compressed only.
+    is_damaged: this process has the key, or needs none, but the payload does not fit.
     """
 
     exit_code = CONFIGURATION
@@ -643,7 +643,7 @@ class PayloadRefused(BluequeError):
 
     @property
     def shown(self) -> str:
-        """What people see in the place of the payload: [encrypted: k1.0a1b2c3d], or [damaged]."""
+        """What people see instead of the payload: [encrypted: k1.0a1b2c3d], or [damaged]."""
         encrypted, damaged = self.words
         return damaged if self.is_damaged else f"{encrypted}{self.key}]"
 
@@ -655,12 +655,14 @@ class SpoolRefused(BluequeError):
 
 
 class NotInstalled(BluequeError, ImportError):
-    """A package or a program that Blueque needs is not installed, or is too old.
+    """A required package or program is not installed, or too old.
 
-    what: the part of Blueque that needs it. package: its name. extra: the extra of blueque that
-        installs it. how: if there is none, how to install it.
-    oldest, installed: for a package that is too old, the oldest version that works, and the
-        installed one; else empty.
+    what: the part of Blueque that needs it.
+    package: its name.
+    extra: the extra of blueque that installs it.
+    how: how to install it, if no extra does.
+    oldest, installed: of a package that is too old: the oldest version that works, and the
+        installed one; else "".
     """
 
     exit_code = CONFIGURATION

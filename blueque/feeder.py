@@ -1,4 +1,4 @@
-"""The public `feed`: feeds a backlog that is larger than Redis into a queue."""
+"""The public `feed`: makes tasks of a backlog that is larger than Redis."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ MAX_WINDOW = 10_000_000
 class FeedOutcome(NamedTuple):
     """The result of a call of `feed`.
 
-    is_finished: the whole backlog is in the queue, or was. rows: how many are done since the feed
-        began, bad and blank rows included.
-    fed: how many rows this call has made tasks of, with rows that share a task by their key.
-    skipped: how many bad rows it has left out. seconds: how long it took.
+    is_finished: whether all of the backlog is in the queue.
+    rows: how many rows are done since the feed began, bad and blank ones included.
+    fed: how many rows this call has turned into tasks, also where rows share one task by their key.
+    skipped: how many bad rows this call has left out.
+    seconds: how long the call took.
     """
 
     feed: str
@@ -55,26 +56,26 @@ def feed(
     stop: threading.Event | None = None,
     **options: Unpack[TaskOptions],
 ) -> FeedOutcome:
-    """Make a task of each row of a backlog, once and in order, with at most `window` tasks waiting.
+    """Turn each row of a backlog into a task, once and in order, at most `window` of them in line.
 
-    source: a directory, a file, a pattern, or a list of them: Parquet (needs blueque[arrow]) or
-        JSON lines, also .gz. Files are fed in the order of their names: their path in the
-        directory, or in that of the pattern, or the last part of a path to a file. A file must
-        appear whole, must not change once its first row is fed, and may be removed when it is fed.
-    name: of the feed. A feed that is started again under its name goes on where it was, after any
-        end. A second feeder of that name is refused.
-    params: the columns that make the dict of parameters; all if left out; one name: the value of
+    source: a directory, a file, a pattern, or a list of them: Parquet (requires blueque[arrow]) or
+        JSON lines, also .gz. Files are fed in the order of their names: the path inside the
+        directory or pattern, or the last part of the path to a file. A file must appear whole and
+        must not change once its first row is fed. It may be removed when it is fed.
+    name: of the feed. A feed that is started again with its name continues where it stopped. A
+        second feeder with that name is refused.
+    params: the columns that make the dict of parameters. Default: all. A single name: the value of
         that column alone.
-    key: the column from which the id of the task is made: as long as the first task of a key is in
-        Redis, no second one is made.
-    skip_bad: leave out rows that cannot be a task; else the first one ends the feed.
-    follow: wait for more files, whose names must sort after the others.
-    stop: set it from another thread to make the call return between two chunks. progress: called
-        often, with a FeedProgress.
-    options: as for `Queue.enqueue`: priority, resources, lock, retry, limits and labels, for all tasks.
-        Once it has begun, it waits while Redis is away, and logs it.
-    Raises BacklogRefused, which names file and row; Taken; RedisRefused; RedisAway when Redis
-    does not answer at the start, for as long as the client has patience.
+    key: the column that gives each task its id. While the first task of a key is in Redis, no
+        second one is made.
+    skip_bad: leave out rows that cannot be a task. Otherwise the first one ends the feed.
+    follow: wait for more files. Their names must sort after the others.
+    stop: set it from another thread to return between two chunks.
+    progress: called often, with a FeedProgress.
+    options: of all tasks, as for `Queue.enqueue`: priority, resources, lock, retry, limits, labels.
+    Once the feed has begun, it waits and logs while Redis is away.
+    Raises BacklogRefused, which names file and row; Taken; RedisRefused; RedisAway when Redis does
+        not answer at the start within the patience of the client.
     Source: docs/protocol/feeds.md, "Feeds".
     """
     if url is not None and client is not None:

@@ -1,6 +1,4 @@
-"""Archives a queue: moves its finished tasks to Parquet files by day, and deletes them from Redis,
-in batches.
-"""
+"""Archives a queue: moves its finished tasks to Parquet files by day, in batches."""
 
 from __future__ import annotations
 
@@ -41,8 +39,9 @@ log = logging.getLogger("blueque")
 class ArchiveProgress(NamedTuple):
     """The progress of archiving a queue.
 
-    stage: wait, write, publish or delete. done, total: tasks of this batch.
-    other: at stage `wait` the record of the other archiver.
+    stage: wait, write, publish or delete.
+    done, total: tasks of this batch.
+    other: in the stage `wait`, the record of the other archiver.
     """
 
     stage: str
@@ -53,13 +52,11 @@ class ArchiveProgress(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What an engine has to write: the tasks of these slices that `picking.pick` picks, into files
-    of `output`.
+    """What an engine writes: the tasks of these slices that `picking.pick` picks, into files of `output`.
 
-    before: only tasks that ended before that time, in Unix seconds; None: all. total: how many ids
-        the slices have.
-    tell: takes how many are written so far, and raises Taken when another archiver has taken
-        over.
+    before: only tasks that ended before this time, in Unix seconds; None: all.
+    total: how many ids the slices have.
+    tell: takes how many are written so far; raises Taken when another archiver has taken over.
     """
 
     queue: str
@@ -74,9 +71,9 @@ class Work(NamedTuple):
 class Archived(NamedTuple):
     """The result of an archive run.
 
-    written: tasks in the archive. deleted: how many of them it has deleted from Redis; the others
-        were changed or deleted meanwhile.
-    resumed: batches that another run had left unfinished.
+    batches: those of this run. resumed: batches that another run had left unfinished.
+    written: tasks in the archive.
+    deleted: how many of them it has deleted from Redis; the others were changed or deleted meanwhile.
     """
 
     queue: str
@@ -89,7 +86,7 @@ class Archived(NamedTuple):
 
     @property
     def kept(self) -> int:
-        """How many tasks it has not deleted: changed meanwhile, or already gone."""
+        """How many tasks it did not delete, because they had changed or were gone."""
         return self.written - self.deleted
 
 
@@ -112,18 +109,19 @@ def archive(
     by_group: bool | None = None,
     unverified: bool = False,
 ) -> Archived:
-    """Move the finished tasks of a queue into Parquet files by queue and day, and delete them from
-    Redis.
+    """Move the finished tasks of a queue into Parquet files by queue and day, and delete them from Redis.
 
-    directory: an archive, made if needed; several queues may share it. Or its URL, as
-        s3://bucket/archive; on other stores with `unverified` only. by_group: a new archive has a
-        folder for each group, too. older_than: seconds since
-        their end, or as "7d".
-    limit: the most tasks; batch: how many at a time. engine: what writes the files; pyarrow if left
-        out.
-    tell: called often, with an ArchiveProgress. A run that was killed is continued by the next one from
-        where it was; a run at work is waited for.
-    Raises ArchiveRefused, NotInstalled, RedisAway. Source: docs/protocol/archive.md, "claim_batch".
+    A run that was killed is continued by the next one. If another run is at work, the call waits for it.
+    directory: an archive, created if needed, also for several queues. Or its URL, such as
+        s3://bucket/archive; stores other than S3 require `unverified`.
+    older_than: seconds since their end, or text such as "7d".
+    limit: the most tasks to move.
+    batch: how many at a time.
+    engine: what writes the files. Default: pyarrow.
+    tell: called often, with an ArchiveProgress.
+    by_group: let a new archive have a folder for each group, too.
+    Raises ArchiveRefused, InvalidInput, NotInstalled, RedisAway.
+    Source: docs/protocol/archive.md, "claim_batch".
     """
     if client is not None and url is not None:
         raise InvalidInput("give an address or a client, not both")

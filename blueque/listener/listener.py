@@ -1,4 +1,4 @@
-"""Listener: takes tasks from one queue or several, one at a time."""
+"""Listener: takes tasks from one or more queues, one at a time."""
 
 from __future__ import annotations
 
@@ -30,18 +30,17 @@ log = logging.getLogger("blueque")
 
 
 class Listener:
-    """One listener, under the node id `[fqdn]_[pid]`. It takes one task at a time from its queues
-    together.
+    """A listener with the node id `[fqdn]_[pid]`. It takes one task at a time from all its queues.
 
-    Your own programs call `listen`. Such a listener does not beat, and its registration says so.
-    `blueque-listener` calls the other methods; they return at once, or when `is_answered` does.
+    Your own programs call `listen`. Such a listener sends no heartbeats, and its registration says
+    so. `blueque-listener` calls the other methods, which return at once, or when `is_answered` does.
 
-    It has a Registration for each queue, which also adopts, hands back and restores attempts there.
-    Its `reserver` pops and reserves.
+    Each queue has a Registration, which also adopts, hands back and restores attempts there.
+    `reserver` pops and reserves tasks.
     """
 
     def __init__(self, redis: Redis, queues: Sequence[str], select: Select | None = None) -> None:
-        """Listen to these queues. select: from which to take next, see queue_order.py."""
+        """Listen to these queues. select: which queue to try first, see queue_order.py."""
         if not queues:
             raise InvalidInput("a listener needs at least one queue")
         self.queues = list(dict.fromkeys(queues))
@@ -68,9 +67,7 @@ class Listener:
 
     @property
     def node(self) -> str:
-        """Our node id in the first queue. In another queue it may differ, if another listener uses
-        this id there.
-        """
+        """Our node id in the first queue. In another queue it differs if another listener uses it there."""
         return self.of(self.queues[0]).node
 
     @property
@@ -91,10 +88,11 @@ class Listener:
     def listen(
         self, callback: Callable[[Task], object] | None = None, timeout: float | None = None
     ) -> Task | None:
-        """Wait until a task is reserved for this listener and return it; `callback`, if given, is
-        called with it first.
+        """Wait until a task is reserved for this listener, and return it.
 
-        timeout: in seconds; None is returned if no task has come by then. 0: look once.
+        callback: called with the task before it is returned.
+        timeout: in seconds; return None if no task has come by then. 0: look once. None: no limit.
+        Raises RedisAway when Redis does not answer within the patience of the client; RedisRefused.
         Source: docs/protocol.md, "pop", "reserve", "wait".
         """
         patience, deadline = Patience(self._redis.patience), Deadline(timeout)
@@ -121,11 +119,11 @@ class Listener:
         return task
 
     def claim_orphan(self) -> Task | None:
-        """Claim a task of a listener on this host whose process is gone; None when there is none.
+        """Claim a task of a listener on this host whose process is gone; None if there is none.
 
         The task keeps the node of the dead listener. A reserved task has not started: run it with a
-        Processor. A started task may still be running: wait until the process with its pid has
-        ended. Source: docs/protocol/beside-1.0.0.md, "claim".
+        Processor. A started task may still be running: wait until the process with its pid has ended.
+        Source: docs/protocol/beside-1.0.0.md, "claim".
         """
         found = (each.claim_orphan() for each in self)
         return next((task for task in found if task is not None), None)
@@ -137,11 +135,11 @@ class Listener:
         retry: Retry | None = None,
         queue: str | None = None,
     ) -> None:
-        """Make this listener known, in all its queues or in this one.
+        """Register this listener in all its queues, or in this one.
 
-        timing: by which others may judge it; None: it does not beat.
-        spool: where the files of its attempts lie. retry: the policy of tasks that have none of
-            their own.
+        timing: how others may judge whether it is alive; None: it sends no heartbeats.
+        spool: the directory for the files of its attempts.
+        retry: the policy of tasks that have none.
         Source: docs/protocol.md, "register".
         """
         facts: Facts = {"beat_every": 0}
@@ -157,15 +155,15 @@ class Listener:
             each.register(facts)
 
     def lost(self, error: NotRegistered) -> None:
-        """Note that we are no longer registered in the queue of the error."""
+        """Record that we are no longer registered in the queue of the error."""
         self.of(error.queue).instance = None
 
     def beat(self, task_id: str | None = None, may_hold: bool = True) -> BeatReply:
-        """Beat in all queues, and read our orders and the state of the task that we watch.
+        """Beat in all queues; read our orders and the state of the task that we watch.
 
         may_hold: whether to read our own lists.
-        Raises NotRegistered or RedisRefused for one queue, after it has beaten in the others, and
-        logs the others that were refused.
+        Raises NotRegistered or RedisRefused for one queue, after beating in the others. Refusals in
+            further queues are logged.
         Source: docs/protocol.md, "beat".
         """
         if self._redis.settings.payloads is not None:
@@ -183,8 +181,7 @@ class Listener:
         return standing
 
     def take(self) -> Task | None:
-        """Reserve the next task of the queue that the selector chooses, if there is one in any of
-        them now.
+        """Reserve the next task, from the queue that the selector chooses. None: no queue has one now.
 
         Raises NotRegistered; RedisAway, after which the next call looks through our own lists first.
         Source: docs/protocol.md, "pop" and "reserve".
@@ -195,13 +192,13 @@ class Listener:
         if task is None:
             ready = {each for each in self._with_work() if not self.of(each).is_list_unsure}
             task = self._take_from(ready)
-        for each in called:  # the calls for which we take nothing
+        for each in called:  # pass on the calls that we do not answer
             if each.has_marker:
                 self._decline(each, each.queue in ready)
         return task
 
     def idle(self, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
-        """Wait for work in any of the queues, or an order, and return whether there may be work.
+        """Wait for work in any of the queues, or for an order; return whether there may be work.
 
         Source: docs/protocol.md, "wait".
         """
@@ -214,7 +211,7 @@ class Listener:
         return not self.has_nothing and self._inspector.has_any_work(self.queues)
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
-        """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
+        """Wait for an order while a task runs. Source: docs/protocol.md, "wait"."""
         self._wait(seconds, is_answered, is_idle=False)
 
     def wake(self, queues: Iterable[str]) -> None:
@@ -223,7 +220,7 @@ class Listener:
             reserving.wake(self._redis, queue)
 
     def decline(self) -> None:
-        """Take nothing now, and let others have the wake-up calls that came to us."""
+        """Take no task now, and pass the wake-up calls that came to us on to other listeners."""
         for each in self:
             self._decline(each, True)
 
@@ -248,10 +245,10 @@ class Listener:
     def announce(
         self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal"
     ) -> None:
-        """Write into our registrations what we do. drain: take no task, ask ours to stop, and exit
-        after it. leave: the same without asking. pause: take no task, but do not exit. work: take
-        tasks again.
+        """Write into our registrations what we do.
 
+        what: drain: take no more tasks, ask ours to stop, and exit after it. leave: the same
+            without asking. pause: take no tasks, but do not exit. work: take tasks again.
         by: the cause.
         Source: docs/protocol/operator.md, "order".
         """
@@ -259,7 +256,7 @@ class Listener:
             each.announce(what, by)
 
     def leave(self) -> bool:
-        """Deregister from all queues. False: we still hold a task."""
+        """Deregister from all queues. Return False if we still hold a task."""
         for each in self:
             if each.queue in self._gone:
                 continue
@@ -270,7 +267,7 @@ class Listener:
         return len(self._gone) == len(self.queues)
 
     def _empty_list(self, ours: Registration) -> None:
-        """Put back what we have popped and not reserved."""
+        """Put back tasks that we have popped and not reserved."""
         instance = ours.instance
         try:
             # A pop that we gave up on does nothing any more when it arrives.
@@ -282,8 +279,9 @@ class Listener:
             ours.instance = instance  # the registration is ours still, to deregister
 
     def _settle(self) -> Task | None:
-        """Look through our own lists, where that has to be done, and return a task that is found
-        there. Where it cannot be done, the list stays unsure.
+        """Look through our unsure lists and return a task that is found there.
+
+        A list that cannot be read stays unsure.
         """
         unsure = [each for each in self if each.is_list_unsure]
         if not unsure:
@@ -303,15 +301,13 @@ class Listener:
         return None
 
     def _with_work(self) -> set[str]:
-        """Return the queues that have work. A single queue is not asked: the pop is answered, too."""
+        """Return the queues that have work. A single queue is not asked, because the pop tells as well."""
         if len(self.queues) == 1:
             return {*self.queues}
         return self._inspector.with_work(self.queues, self._note_refused)
 
     def _take_from(self, ready: set[str]) -> Task | None:
-        """Try the queues that have work, in the order of the selector; those that it does not name
-        at last.
-        """
+        """Try the queues that have work, in the order of the selector, then those that it left out."""
         if not ready:
             return None
         tried: set[str] = set()
@@ -329,7 +325,7 @@ class Listener:
 
     @contextlib.contextmanager
     def _skipping(self, queue: str, action: str = "take from") -> Iterator[None]:
-        """Skip a queue that has a key of a wrong type, and log it once: the other queues go on."""
+        """Skip a queue that has a key of a wrong type, and log it once."""
         try:
             yield
         except RedisRefused as error:

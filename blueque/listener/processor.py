@@ -35,9 +35,7 @@ MEASURED = ("memory_peak", "cpu_seconds", "leaked")
 
 
 class Processor:
-    """The attempt that a snapshot of a reserved or started task describes. It can change the task
-    while it owns it.
-    """
+    """The attempt of a reserved or started task. It can change the task while it owns it."""
 
     def __init__(self, redis: Redis, task: Task, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         if task.queue is None or task.node is None:
@@ -56,8 +54,8 @@ class Processor:
         """Record that process `pid` runs the task, and return the parameters of the task.
 
         identity: see `process.identity`.
-        Raises NotOwner when the task is no longer reserved for this attempt. Source:
-        docs/protocol.md, "start".
+        Raises NotOwner when the task is no longer reserved for this attempt; InvalidType.
+        Source: docs/protocol.md, "start".
         """
         if isinstance(pid, bool) or not isinstance(pid, int):
             raise InvalidType(f"pid is an int, not {type(pid).__name__}")
@@ -66,7 +64,7 @@ class Processor:
         return self.task.parameters
 
     def record_start(self, pid: int, facts: Mapping[str, str | int]) -> None:
-        """Do the same with other facts of the process as well; from then on `task` is started."""
+        """Record the start with further facts about the process. From then on, `task` is started."""
         now = time.time()
         attempts.start(self._redis, self._attempt, pid, now, facts)
         news = {"status": "started", "pid": pid, "started": now, **facts}
@@ -79,20 +77,21 @@ class Processor:
         log.info(text, *self._named, self.task.attempt, self.task.pid)
 
     def complete(self, result: Any) -> None:
-        """Record the result: a str untouched, anything else (None too) as JSON, which knows lists
-        and text keys only.
+        """Record the result: a str unchanged, anything else (also None) as JSON.
 
-        Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "end".
+        Raises NotOwner when another attempt owns the task; InvalidType, TooLarge.
+        Source: docs/protocol.md, "end".
         """
         text, encoding = encode(result, "the result", self._max_bytes)
         self.report({"status": "complete", "result": text, "result_encoding": encoding})
 
     def fail(self, error: object) -> None:
-        """Record why the task failed; `error` is stored as its text, shortened if it is very long.
+        """Record why the task failed. `error` is stored as its text, shortened if it is very long.
 
-        A task with a retry policy is put in line again if its policy says so: see `Retry`. An
-        exception is known by its class there. Raises NotOwner when the attempt is not ours any
-        more. Source: docs/protocol.md, "end".
+        If its retry policy allows, the task is put in line again. The policy sees the class of an
+        exception.
+        Raises NotOwner when another attempt owns the task.
+        Source: docs/protocol.md, "end".
         """
         record: dict[str, Any] = {"status": "failed", "error": printable(error, self._max_bytes)}
         if isinstance(error, BaseException):
@@ -103,12 +102,12 @@ class Processor:
         self.report(record)
 
     def release(self, reason: str | None = None, key: str | None = None) -> str:
-        """Hand the task back: it is the next in line again, at no cost. Return the status that it
-        has now.
+        """Hand the task back: it is next in line again, at no cost. Return its new status.
 
-        reason: one word, for the history of the task. key: the name of a payload key; from now on only
-            a listener that has it takes the task.
-        Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "end".
+        reason: one word, for the history of the task.
+        key: the name of a payload key: only listeners that have it may take the task from now on.
+        Raises NotOwner when another attempt owns the task.
+        Source: docs/protocol.md, "end".
         """
         facts = self._last_files()
         if key is not None:
@@ -119,28 +118,28 @@ class Processor:
         return status
 
     def progress(self, text: str) -> None:
-        """Record the progress of the task as a text; one line of 200 characters is kept. Raises
-        NotOwner.
+        """Record the progress of the task as text, cut to one line of 200 characters.
 
+        Raises NotOwner.
         Source: docs/protocol.md, "progress".
         """
         line, now = one_line(text), time.time()
         attempts.progress(self._redis, self._attempt, line, now)
 
     def decline_stack(self, mark: str, reason: str) -> bool:
-        """Answer the request with this mark: why the task cannot show its stack. False: the request
-        is gone.
+        """Answer the request with this mark: why the task cannot show its stack.
 
+        Return False if the request is gone.
         Source: docs/protocol/operator.md, "decline_stack".
         """
         return operator.decline_stack(self._redis, self._attempt, mark, reason)
 
     def log(self, lines: Sequence[Line], is_over: bool = False) -> None:
-        """Add lines that the attempt has printed to the log of its task. is_over: no more will
-        come.
+        """Add lines that the attempt has printed to the log of its task.
 
-        Raises NotOwner; InvalidInput: they cannot be encrypted. Source: docs/protocol/operator.md,
-        "log".
+        is_over: no more lines will come.
+        Raises NotOwner; InvalidInput if they cannot be encrypted.
+        Source: docs/protocol/operator.md, "log".
         """
         attempt, sealer = self.task.attempt or 0, self._sealer()
         if sealer is not None:
@@ -148,19 +147,21 @@ class Processor:
         logs_and_checkpoints.log(self._redis, self._attempt, attempt, lines, is_over)
 
     def note(self, number: int, text: str, at: float) -> None:
-        """Add what the task has noted to its history: one line of 200 characters is kept.
+        """Add a note of the task to its history, cut to one line of 200 characters.
 
-        number: of the note, from 1 in each attempt; they come in this order. at: Unix seconds.
-        Raises NotOwner. Source: docs/protocol/operator.md, "note".
+        number: of the note, from 1 in each attempt and in this order.
+        at: Unix seconds.
+        Raises NotOwner.
+        Source: docs/protocol/operator.md, "note".
         """
         logs_and_checkpoints.note(self._redis, self._attempt, number, one_line(text), at)
 
     def checkpoint(self, parts: Mapping[str, str | None]) -> None:
-        """Record where the next attempt is to go on; parts: value and directory, those that have
-        changed.
+        """Record where the next attempt continues.
 
-        Raises NotOwner; InvalidInput: it cannot be encrypted. Source: docs/protocol/recovery.md,
-        "checkpoint".
+        parts: of `value` and `directory`, those that have changed.
+        Raises NotOwner; InvalidInput if it cannot be encrypted.
+        Source: docs/protocol/recovery.md, "checkpoint".
         """
         attempt, sealer = self.task.attempt or 0, self._sealer()
         if sealer is not None and parts.get("value") is not None:
@@ -173,7 +174,8 @@ class Processor:
     def confirm_cancel(self, record: Mapping[str, Any]) -> None:
         """Record that the attempt was ended because its task was cancelled.
 
-        Raises NotOwner. Source: docs/protocol.md, "end".
+        Raises NotOwner.
+        Source: docs/protocol.md, "end".
         """
         self._end(End.confirm_cancel(_facts(record, MEASURED)))
         log.info("confirm_cancel task=%s queue=%s node=%s", *self._named)
@@ -185,13 +187,12 @@ class Processor:
         default: Retry | None = None,
         facts: Mapping[str, str | int | float] | None = None,
     ) -> str | None:
-        """Give up an attempt whose process is gone and has left no exit record. Return the new
-        status of the task; None: the attempt was not ours.
+        """Give up an attempt whose process is gone without an exit record; return the new status.
 
+        instance: of our own registration. default: the policy of a task that has none. facts:
+            lost_node and last_seen of the listener that died.
+        None: the attempt was not ours.
         Source: docs/protocol/recovery.md, "lose".
-
-        instance: of our own registration. default: the policy of a task that has none of its own.
-        facts: lost_node and last_seen, of the listener that died.
         """
         now, loss = time.time(), Loss(error, facts)
         became = recover.lose(
@@ -204,12 +205,11 @@ class Processor:
     def report(
         self, record: Mapping[str, Any], default: Retry | None = None, has_checkpoint: bool = False
     ) -> None:
-        """Record the end of the attempt as its exit record tells it (see `Attempt.write_exit`), or
-        have it run again.
+        """Record the end of the attempt from its exit record, or have its task run again.
 
-        default: the policy of a task that has none of its own. has_checkpoint: Redis may have one,
-        which goes once the task is complete.
-        Raises NotOwner when the attempt is not ours any more.
+        record: see `Attempt.write_exit`. default: the policy of a task that has none.
+            has_checkpoint: Redis may have a checkpoint, which is deleted once the task is complete.
+        Raises NotOwner when another attempt owns the task.
         """
         facts = _facts(record, (*REASONS, *MEASURED))
         try:
@@ -231,7 +231,7 @@ class Processor:
 
     @property
     def _payloads(self) -> Payloads | None:
-        """How what the task leaves behind is stored; None: as it is."""
+        """How to store what the task leaves behind; None: as it is."""
         found = self._redis.settings.payloads
         if found is not None or not is_sealed(self._encoding):
             return found
@@ -244,13 +244,14 @@ class Processor:
         return self.task.fields.get("parameters_encoding")
 
     def _sealer(self) -> Sealer | None:
-        """Return how what the task leaves behind is stored; None: as it is. Raises InvalidInput."""
+        """Return how to store what the task leaves behind; None: as it is. Raises InvalidInput."""
         payloads = self._payloads
         return None if payloads is None else payloads.sealer(self._queue, self._encoding)
 
     def _as_stored(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return an exit record as it is stored: its process may have done that. Raises InvalidInput,
-        KeyError, TypeError.
+        """Return an exit record as it is stored; its process may have done that already.
+
+        Raises InvalidInput, KeyError, TypeError.
         """
         payloads = self._payloads
         if payloads is None:
@@ -263,9 +264,7 @@ class Processor:
     def _next_attempt(
         self, record: Mapping[str, Any], default: Retry | None
     ) -> tuple[float | None, int]:
-        """Return when the next attempt is due, None if there is to be none, and the number of
-        failures by then.
-        """
+        """Return when the next attempt is due (None: never), and the number of failures by then."""
         failures = self.task.failures or 0
         # the handler itself wants to run again; that does not count as a failure
         if record.get("retry_after") is not None:
@@ -293,7 +292,7 @@ class Processor:
         )
 
     def _last_files(self) -> dict[str, str]:
-        """Return where this attempt has left its files, for the task that goes on without it."""
+        """Return where this attempt has left its files, for the next attempt."""
         return {"last_files": self.task.files} if self.task.files else {}
 
     def _complete(
@@ -313,7 +312,7 @@ class Processor:
         log.info("fail task=%s queue=%s node=%s error=%s", *self._named, _one_line(text))
 
     def _end(self, how: End) -> str:
-        """Record how the attempt has ended; return the status that its task has now."""
+        """Record how the attempt has ended; return the new status of its task."""
         status, self.is_awaited = ends.end(self._redis, self._attempt, how, time.time())
         wake_for_lock_of(self._redis, self.task)
         return status

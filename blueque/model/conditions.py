@@ -1,8 +1,8 @@
-"""What a task waits for: conditions on other tasks, and how each of them stands.
+"""What a task waits for: conditions on other tasks, and whether they are met.
 
 A condition is `ok` (the other task is complete), `any` (it has ended), or `not_ok` (it has failed
-or was cancelled). Once it is decided, a mark takes its place: `+[status]` if it is met, `-[status]`
-if it can never be. A mark never changes back.
+or was cancelled). Once decided, a mark replaces it: `+[status]` if it is met, `-[status]` if it
+never can be. A mark does not change again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Ids: TypeAlias = "str | InGroup | Iterable[str | InGroup]"
 
 
 class After(NamedTuple):
-    """Conditions for `Queue.enqueue(..., after=)`, made by `after`: all of them must be met."""
+    """Conditions for `Queue.enqueue(..., after=)`, made by `after`. All of them must be met."""
 
     ok: tuple[str, ...] = ()
     any: tuple[str, ...] = ()
@@ -34,19 +34,18 @@ class After(NamedTuple):
 
 
 def after(*, ok: Ids = (), any: Ids = (), not_ok: Ids = ()) -> After:
-    """Return the conditions of a task: it is put in line when all of them are met.
+    """Return the conditions of a task, which joins the line when all of them are met.
 
-    ok: ids of tasks that must be complete. any: of tasks that must have ended, however they did.
-    not_ok: of tasks that must have failed or have been cancelled.
+    ok: ids of tasks that must complete.
+    any: ids of tasks that must end in any way.
+    not_ok: ids of tasks that must fail or be cancelled.
     Raises InvalidInput, InvalidType.
     """
     return After(names_of(ok), names_of(any), names_of(not_ok))
 
 
 def names_of(given: Ids) -> tuple[str, ...]:
-    """Return the names that these tasks and groups have in conditions. Raises InvalidInput,
-    InvalidType.
-    """
+    """Return the names of these tasks and groups in conditions. Raises InvalidInput, InvalidType."""
     if isinstance(given, bytes | bytearray) or not isinstance(given, Iterable | InGroup):
         raise InvalidType(f"after: ids of tasks are expected, not {type(given).__name__}")
     if isinstance(given, Mapping | After):
@@ -68,10 +67,9 @@ def names_of(given: Ids) -> tuple[str, ...]:
 
 
 def conditions_of(given: After | Ids | None) -> dict[str, str]:
-    """Return the condition on each task. Ids alone: each of them must be complete; None: there are
-    no conditions.
+    """Return the condition on each task. Plain ids: each must complete.
 
-    Raises InvalidInput for one task with two conditions, InvalidType.
+    Raises InvalidInput if one task has two conditions; InvalidType.
     """
     if given is None:
         return {}
@@ -87,10 +85,10 @@ def conditions_of(given: After | Ids | None) -> dict[str, str]:
 
 
 def mark(kind: str, status: str | None) -> str | None:
-    """Return the mark of a condition on a task with this status; None: not decided yet.
+    """Return the mark of a condition on a task with this status; None: it is not decided yet.
 
-    status: of the other task; None: it is gone. A task that has failed may still become complete,
-        so that decides nothing for `ok`.
+    status: of the other task; None: it is gone. A failed task may still complete, so its failure
+        does not decide `ok`.
     """
     if status is None:
         return f"+{GONE}" if kind == ANY else f"-{GONE}"
@@ -102,17 +100,17 @@ def mark(kind: str, status: str | None) -> str | None:
 
 
 def is_marked(condition: str) -> bool:
-    """Tell whether a condition is decided."""
+    """Return whether a condition is decided."""
     return condition[:1] in ("+", "-")
 
 
 def are_met(conditions: Mapping[str, str]) -> bool:
-    """Tell whether a task with these conditions has nothing left to wait for."""
+    """Return whether all conditions are met."""
     return all(condition.startswith("+") for condition in conditions.values())
 
 
 def count_named(names: Iterable[str]) -> int:
-    """Return how many tasks and groups these are that a producer has named: no gates."""
+    """Return how many tasks and groups a producer has named. Gates do not count."""
     return len({name for name in names if not is_gate(group_of(name) or "")})
 
 

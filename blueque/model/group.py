@@ -1,4 +1,4 @@
-"""Groups of tasks: the name of one, its record, and its status for the tasks that wait for it."""
+"""Groups of tasks: their names, records, and status for the tasks that wait for them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _CONDITION = "group "  # no id of a task has a space
 
 @runtime_checkable
 class InGroup(Protocol):
-    """A group, or what a call that makes many tasks returns: it stands for them in `after=`."""
+    """A group, or the result of a call that makes many tasks. It stands for its tasks in `after=`."""
 
     def as_group(self) -> Group:
         """Return the group of the tasks. Raises InvalidInput if they have none."""
 
 
 def tracked(group: str | None) -> Group:
-    """Return the group of the tasks that a call has made. Raises InvalidInput if they have none."""
+    """Return the group of the tasks that a call made. Raises InvalidInput if they have none."""
     if group is None:
         raise InvalidInput(
             "after: the tasks of that call are in no group, so nothing tells when all of them are complete: "
@@ -69,9 +69,9 @@ class Group:
 
 
 class Links(NamedTuple):
-    """What tasks that are made together have to do with others; false if that is nothing.
+    """The group and the conditions of tasks that are made together. False if they have none.
 
-    group: that they join. conditions: on each parent, the same for all. broken: see `Wait`.
+    group: the group that they join. conditions: on each parent, the same for all. broken: see `Wait`.
     """
 
     group: str | None = None
@@ -107,8 +107,8 @@ class Links(NamedTuple):
 
 
 def conditions_in(group: str, after: str | None) -> dict[str, str]:
-    """Return the conditions in the field `after` of the record of a group. Raises WrongGroup if they
-    cannot be read.
+    """Return the conditions in the field `after` of the record of a group. Raises WrongGroup if
+    they cannot be read.
     """
     try:
         conditions = {} if after is None else from_json(after)
@@ -120,19 +120,20 @@ def conditions_in(group: str, after: str | None) -> dict[str, str]:
 
 
 def batch_of(queue: str) -> str:
-    """Return the `made_by` of a group that a call with keys for this queue opened. Each such call that
-    finds the group open closes it in the end.
+    """Return the `made_by` of a group that a call with keys for this queue opened.
+
+    Each such call that finds the group open closes it at its end.
     """
     return f"{_BATCH}{queue}"
 
 
 def is_held(hold: str | None, collected: str | None, now: float) -> bool:
-    """Tell whether retention leaves the members of a group alone, by these fields of its record."""
+    """Return whether these fields of the record of a group keep retention from its members."""
     return collected is None and (seconds_of(hold) or 0.0) > now
 
 
 def parse(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a record with their types. A malformed field is left out."""
+    """Return the fields of a record with their types, without malformed ones."""
     return record.parse(fields, FIELDS)
 
 
@@ -147,33 +148,31 @@ def group_of(parent: str) -> str | None:
 
 
 def gate_of(group: str) -> str:
-    """Return the name of the group without members for which the tasks of a workflow wait until
-    all are there.
-    """
+    """Return the name of the gate of a workflow: its tasks wait for this group until all exist."""
     return f"{GATE}{group}"
 
 
 def is_gate(group: str) -> bool:
-    """Tell whether a group is the gate of another one."""
+    """Return whether a group is the gate of another one."""
     return group.startswith(GATE)
 
 
 def workflow_of(parent: str) -> str | None:
-    """Return the workflow whose gate a condition names; None: it names a task, or another group."""
+    """Return the workflow whose gate a condition names; None: it names a task or another group."""
     group = group_of(parent) or ""
     return group.removeprefix(GATE) if is_gate(group) else None
 
 
 def is_of_workflow(made_by: str | None) -> bool:
-    """Tell whether a workflow has made a group; else a call with keys, a program or a person has."""
+    """Return whether a workflow made the group, and not a call with keys, a program or a person."""
     return made_by is not None and not made_by.startswith(_BATCH)
 
 
 def require_whole(group: str, state: str | None, gate: str | None, dropped: Iterable[str]) -> None:
-    """Refuse to run a part of a workflow whose tasks are not all there.
+    """Refuse to run a part of a workflow whose tasks are not all in Redis.
 
-    state, gate: of its record. dropped: the conditions for which the task would not wait any more.
-    Raises WrongGroup.
+    state, gate: of its record. dropped: the conditions that the task would no longer wait for.
+        Raises WrongGroup.
     """
     if gate is not None:
         why = "not all of its tasks are there, so none of them runs;"
@@ -187,9 +186,7 @@ def require_whole(group: str, state: str | None, gate: str | None, dropped: Iter
 
 
 def shown_state(state: str, is_cancelled: bool, open_members: int) -> str:
-    """Return the word for the state of a group that people read: open, closed, ended, making,
-    cancelling or cancelled.
-    """
+    """Return the state to show: open, closed, ended, making, cancelling or cancelled."""
     if is_cancelled and open_members:
         return "cancelling"
     return "cancelled" if is_cancelled and state == "ended" else state

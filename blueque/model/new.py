@@ -1,4 +1,4 @@
-"""New: a task that a running task makes, with `RunningTask.spawn_many` or with its end: Then."""
+"""New: a task that a running task creates, through `RunningTask.spawn_many` or at its end (Then)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ MOST_BYTES = 4 * 1024 * 1024  # of parameters
 
 
 class New:
-    """A task that a running task makes.
+    """A task that a running task creates.
 
-    queue: the name of its queue; the aliases of blueque.toml are not known here. parameters: as for
-        `Queue.enqueue`.
-    key: a running task makes one task with this key, also if it runs again. A whole number is the
-        same key as its digits.
-    group: the group that it joins. That of the running task takes it even if it is closed.
+    queue: the name of its queue. Aliases of blueque.toml do not work here.
+    parameters: as for `Queue.enqueue`.
+    key: a running task makes one task with this key, even if it runs again. 7 means "7".
+    options: as for `Queue.enqueue`, and `eta`. `group` may be a closed one, if the running task is in it.
     Raises InvalidInput, InvalidType, TooLarge.
     """
 
@@ -54,7 +53,7 @@ class New:
         return f"<New {self.key!r} in {self.queue!r}>"
 
     def without_id(self) -> NewTask:
-        """Return what is written for it, but for its id and the task that makes it."""
+        """Return what is written for it, without its id and the task that makes it."""
         return self._record
 
     def record(self, task: str) -> NewTask:
@@ -66,14 +65,16 @@ class New:
 
 
 class Then(Outcome, Generic[R_co]):
-    """The return value of a handler whose task makes others with its end: the task is complete and
-    the others are there at the same instant, all or none.
+    """The return value of a handler whose task creates others at its end.
 
-    result: the result of the task. tasks: at most 100, with at most 100 parents, and with the result
-        2 MiB together; else the task fails. One may wait for this task, or for another that
-        comes before it. One that was made before with the same key stays as it is.
-    A handler needs no Redis for this. For more tasks, `spawn_many` makes them before, each with
-    `after=task.id` and `broken="cancel"`: they run if, and only if, the task completes.
+    The task completes and the others appear in one transaction, all or none. The handler needs no
+    access to Redis.
+    result: the result of the task.
+    tasks: at most 100, with at most 100 parents; 2 MiB together with the result. With more, the
+        task fails. One may wait for this task, or for one earlier in the list. A task that already
+        exists with the same key stays as it is.
+    For more tasks, call `spawn_many` before the end, each with `after=task.id` and
+    `broken="cancel"`: they run only if the task completes.
     Raises InvalidType.
     Source: docs/protocol/spawning.md, "Tasks that a complete task leaves".
     """
@@ -119,7 +120,7 @@ class TransactionBudget:
         self._conditions = self._bytes = 0
 
     def take(self, new: NewTask) -> None:
-        """Take the room for one more. Raises InvalidInput."""
+        """Take the room for one more task. Raises InvalidInput."""
         if new.task in self._ids:
             raise InvalidInput("two of the new tasks have the same key")
         self._ids.add(new.task)

@@ -1,7 +1,6 @@
-"""What a handler raises, or returns, to choose its outcome: Fail, RetryLater, HandBack; Outcome.
+"""How a handler chooses its outcome: Fail, RetryLater and HandBack to raise, Outcome to return.
 
-The exceptions are not BluequeErrors: a handler that catches the errors of its own calls with `except
-BluequeError` must not catch its own outcome with them.
+They are not BluequeErrors, so that `except BluequeError` in a handler does not catch them.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ _MODULE = "blueque.model.outcomes"
 
 
 class Fail(Exception):
-    """The task has failed for good: it is not retried, whatever its policy says."""
+    """Fail the task for good: it is not retried, whatever its policy says."""
 
     error_type_module = _MODULE
 
 
 class RetryLater(Exception):
-    """The task cannot be done yet: run it again after so many seconds.
+    """Run the task again after this many seconds, because it cannot be done yet.
 
-    That does not count as a failure, and the task needs no retry policy.
+    This does not count as a failure, and the task needs no retry policy.
     """
 
     error_type_module = _MODULE
@@ -42,18 +41,17 @@ class RetryLater(Exception):
 
 
 class HandBack(Exception):
-    """The task was asked to stop and hands itself back: it is the next in line again, with its
-    checkpoint.
+    """Hand the task back after a request to stop. It is next in line again, with its checkpoint.
 
-    That does not count as a failure or an interruption, and the task needs no retry policy. Without
-    a request to stop (`task.should_stop`) it is a failure like any other.
+    This does not count as a failure or an interruption, and the task needs no retry policy. Without
+    a request to stop (`task.should_stop`) it is an ordinary failure.
     """
 
     error_type_module = _MODULE
 
 
 class Outcome(ABC):
-    """What a handler returns if it is more than a result: see `new.Then`.
+    """A return value of a handler that has more than a result, see `new.Then`.
 
     result: the result of the task.
     """
@@ -62,7 +60,7 @@ class Outcome(ABC):
 
     @abstractmethod
     def records(self, task: str) -> Sequence[Sequence[Any]]:
-        """Return what is written for the tasks that are made with the end, see `new_task.NewTask`.
+        """Return what is written for the tasks that are made at the end, see `new_task.NewTask`.
 
         task: the id of the running task. Raises InvalidInput.
         """

@@ -1,11 +1,13 @@
-"""Selection: the order in which a listener of several queues tries them.
+"""The order in which a listener of several queues tries them.
 
-A selector is any callable `select(queues, with_work)`. queues: a list of all queues, in the order in
-which they were named. with_work: the set of those that had work a moment ago. It returns an
-iterable of the queues to try, in order. If a queue has no task any more, the next one is tried.
-Queues with work that the selector leaves out are tried last. If no queue has a task, the listener
-waits for all of them. The selector is not asked if the next task can only come from one queue: that
-of the task before, which alone has work.
+A selector is any callable `select(queues, with_work)` that returns an iterable of queues to try, in
+order.
+queues: a list of all queues, in the order in which they were named.
+with_work: the set of those that had work a moment ago.
+
+The listener takes one task from the first queue that still has one. It tries queues that the
+selector leaves out last. If no queue has a task, it waits for all of them. It does not call the
+selector when only the queue of the previous task has work.
 """
 
 from __future__ import annotations
@@ -46,10 +48,10 @@ class RoundRobin:
 class ReducedLottery:
     """Draw a queue at random, with a chance in proportion to its weight.
 
-    Only queues with work take part. So each of them gets its share, and none waits for ever.
-
+    Only queues with work take part, so each of them gets its share and none waits for ever.
     weights: above 0, by queue; 1 for a queue that is not mentioned.
     random: returns a number from 0 up to, not including, 1.
+    Raises InvalidInput, InvalidType for a wrong weight.
     Source: Kale's ReducedLottery.
     """
 
@@ -60,7 +62,7 @@ class ReducedLottery:
         self._random = random or _random
 
     def weigh(self, queue: str, weight: float) -> None:
-        """Give a queue another weight. Raises InvalidInput."""
+        """Give a queue another weight. Raises InvalidInput, InvalidType."""
         self._weights[queue] = require_weight(weight)
 
     def __call__(self, queues: Sequence[str], ready: Collection[str]) -> Iterator[str]:
@@ -81,7 +83,7 @@ class ReducedLottery:
 
 
 def is_own_select(name: str) -> bool:
-    """Tell whether this names a selector of the user, as `package.module:callable`."""
+    """Return whether this names a selector of the user, as `package.module:callable`."""
     return ":" in name
 
 

@@ -1,4 +1,4 @@
-"""Retry: whether and when a task runs again that failed or was interrupted."""
+"""Retry: whether and when a task runs again after a failure or an interruption."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ _DEFAULTS = {
 
 
 class Retry:
-    """A policy that makes a task retry-safe. A task without one is started again only if a person
-    asks for it.
+    """A policy for running a task again. It is your consent that a task that has begun runs again.
 
-    max: how many failures are retried; 3 makes four attempts in all.
-    backoff, factor: seconds before the second attempt, and the factor by which each later wait is
-        longer; a day at most.
-    jitter: the part by which a wait is longer or shorter at random, so that tasks that fail
+    A task without one starts again only when a person asks for it.
+    max: how many failures are retried; 3 means four attempts in all.
+    backoff, factor: the seconds before the second attempt, and the factor by which each later wait
+        grows, up to a day.
+    jitter: the share by which a wait is longer or shorter at random, so that tasks that fail
         together do not run again together.
-    on: retry only after these: exception classes, or their names (`"ValueError"`,
-        `"requests.exceptions.Timeout"`; a name without a module means every class with that name),
-        subclasses included; or another error_type, such as `"signal"`. A result that cannot be
-        stored fails the task for good unless `"result"` is named here.
+    on: retry only after these: exception classes with their subclasses, or names such as
+        `"ValueError"` and `"requests.exceptions.Timeout"`; a name without a module matches every
+        class of that name. Other values of error_type work, too, such as `"signal"`. A result that
+        cannot be stored is retried only if `"result"` is named here.
     exit_codes: retry only after these, 0 to 255. With `on` and `exit_codes`, either is enough; with
         neither, every failure is retried.
     interruptions: how many attempts may be lost with their node before the task fails as `poison`.
-    not_on: never retry after these, named as for `on`, whatever `on` and `exit_codes` say. A loss
-        with the node is no failure: `interruptions` is for that.
+    not_on: never retry after these, named as for `on`, even if `on` or `exit_codes` match. A loss
+        with the node is not a failure: see `interruptions`.
+    Raises InvalidInput, InvalidType.
     """
 
     __slots__ = tuple(_DEFAULTS)
@@ -87,9 +88,7 @@ class Retry:
 
     @staticmethod
     def from_text(text: str) -> Retry:
-        """Return the policy of a text of the user: `3`, or `{"max": 3, "backoff": 60}`. Raises
-        InvalidInput.
-        """
+        """Return the policy for `3` or `{"max": 3, "backoff": 60}`. Raises InvalidInput."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -106,7 +105,7 @@ class Retry:
 
     @staticmethod
     def parse(text: str | None) -> Retry | None:
-        """Return the policy in a field in Redis; None: there is none, or not all of it is valid."""
+        """Return the policy in a field in Redis; None: there is none, or it is invalid."""
         if text is None:
             return None
         try:
@@ -116,8 +115,9 @@ class Retry:
 
     @staticmethod
     def of(text: str | None, default: Retry | None) -> Retry | None:
-        """Return the policy of a task. text: its field `retry`; the default applies only without
-        such a field.
+        """Return the policy of a task. The default applies only if there is no field.
+
+        text: the field `retry` of the task.
         """
         return default if text is None else Retry.parse(text)
 
@@ -126,10 +126,10 @@ class Retry:
         return json.dumps(self._given(), separators=(",", ":"))
 
     def allows(self, failures: int, record: Mapping[str, Any]) -> bool:
-        """Tell whether the task runs again after this failure.
+        """Return whether the task runs again after this failure.
 
-        failures: how many earlier failures were retried.
-        record: its exit record, see `spool.Attempt.write_exit`.
+        failures: how many earlier failures were retried. record: its exit record, see
+            `spool.Attempt.write_exit`.
         """
         if failures >= self.max or record.get("retry") == "never":
             return False
@@ -160,7 +160,7 @@ class Retry:
         return seconds * (1 + self.jitter * (2 * part - 1))
 
     def allows_interruption(self, interruptions: int) -> bool:
-        """Tell whether the task runs again after it was lost, with so many earlier interruptions."""
+        """Return whether the task runs again after a loss, with this many earlier interruptions."""
         return interruptions < self.interruptions
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -185,7 +185,7 @@ class Retry:
         return tuple(getattr(self, name) for name in _DEFAULTS)
 
     def _given(self) -> dict[str, Any]:
-        """Return `max` and the values that differ from the defaults."""
+        """Return `max` and the values that are not the defaults."""
         values = dict(zip(_DEFAULTS, self._values(), strict=True))
         return {
             name: value
@@ -201,9 +201,7 @@ def class_name(kind: type) -> str:
 
 
 def class_names(kind: type) -> list[str]:
-    """Return the names of an exception class and its base classes, the nearest first, with and
-    without module.
-    """
+    """Return the names of an exception class and its bases, nearest first, with and without module."""
     names: list[str] = []
     for base in kind.__mro__:
         if base not in (BaseException, object):
@@ -217,7 +215,7 @@ def _sorted(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _several(values: object, what: str) -> Iterable[Any]:
-    """Return an iterable of values. A str is refused: it would be an iterable of letters."""
+    """Return an iterable of values. A str is refused, because it would be an iterable of letters."""
     if not isinstance(values, list | tuple | set | frozenset):
         shown = values.__name__ if isinstance(values, type) else type(values).__name__
         raise InvalidType(f"{what} is a list or tuple, not {shown}")

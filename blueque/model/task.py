@@ -113,9 +113,7 @@ Status = Literal[
 
 
 class _Field(Generic[T]):
-    """An attribute of a task: the field of its name. None: there is none, or another program has
-    written it malformed.
-    """
+    """An attribute of a task that reads the field of its name. None: it is missing or malformed."""
 
     def __init__(self, meaning: str = "") -> None:
         self.__doc__ = meaning
@@ -133,8 +131,9 @@ class _Field(Generic[T]):
 
 
 class Task(Generic[R_co]):
-    """The state of one task at one instant. Fetch another to see a later state. An attribute without
-    a value is None. R: the type of the result.
+    """A snapshot of one task. It never changes; fetch another to see a later state.
+
+    An attribute without a value is None. `R`: the type of the result.
     """
 
     __slots__ = ("_fields", "_wait", "id")
@@ -158,14 +157,15 @@ class Task(Generic[R_co]):
 
     @property
     def fields(self) -> dict[str, str]:
-        """Every field of the hash, as text, those of other programs too."""
+        """All fields of the hash as text, including those of other programs."""
         return dict(self._fields)
 
     def wait(self, timeout: float | None = None) -> Task[R_co]:
-        """Block until the task has ended and return it; this object does not change.
+        """Block until the task has ended and return its new snapshot. This object does not change.
 
-        Only for a task from `Client.get_task` or `Client.wait`. timeout: in seconds. Raises as
-        `Client.wait`.
+        Works for a task from `Client.get_task` or `Client.wait`.
+        timeout: in seconds; None: no limit.
+        Raises InvalidInput for any other task; else as `Client.wait`.
         """
         if self._wait is None:
             raise InvalidInput(f"task {self.id} does not know its client: client.wait({self.id!r})")
@@ -178,8 +178,8 @@ class Task(Generic[R_co]):
 
     @property
     def parameters(self) -> Any:
-        """What was enqueued: a string as it was, anything else as JSON makes it (a tuple comes back
-        as a list). Raises PayloadRefused.
+        """The parameters: a string as it was, anything else as from JSON, so a tuple is a list.
+        Raises PayloadRefused.
         """
         return self._decoded("parameters")
 
@@ -193,9 +193,7 @@ class Task(Generic[R_co]):
 
     @property
     def context(self) -> dict[str, Any] | None:
-        """What its producer has given beside the parameters, such as the id of a trace; None:
-        nothing. Raises PayloadRefused.
-        """
+        """The context from its producer, such as the id of a trace, or None. Raises PayloadRefused."""
         text = self._fields.get("context")
         if not is_sealed(text):
             found: dict[str, Any] | None = self._get("context")
@@ -214,7 +212,7 @@ class Task(Generic[R_co]):
 
     @property
     def planned(self) -> datetime | None:
-        """The time for which its schedule has planned it, in the zone of the schedule."""
+        """The time for which its schedule planned it, in the time zone of the schedule."""
         seconds, zone = self._get("planned"), self._get("timezone")
         if seconds is None:
             return None
@@ -240,9 +238,7 @@ class Task(Generic[R_co]):
 
     @property
     def inputs(self) -> Any:  # an int or None; a RunningTask has the results in its place
-        """How many bytes of results it was given so far of the tasks that it waits for. None: it
-        wants none.
-        """
+        """How many bytes of results of other tasks it has so far. None: it wants none."""
         return self._get("inputs")
 
     parents = _Field[list[str]](
@@ -256,10 +252,11 @@ class Task(Generic[R_co]):
 
     @property
     def result(self) -> R_co:
-        """What the handler returned; see `parameters` for the types. If it was found by the id that a
-        `blueque.handler` has returned, it has the class that the handler is annotated with.
+        """What the handler returned, with the types of JSON. None: it is not complete.
 
-        None: it is not complete. Raises PayloadRefused; InvalidType if it does not fit the class.
+        For the id that `enqueue` of a `blueque.handler` returned, it has the class in the
+        annotation of the handler.
+        Raises PayloadRefused; InvalidType if it does not fit the class.
         """
         found: Any = self._decoded("result")
         converter = self.id.converter if isinstance(self.id, TaskId) else None
@@ -308,7 +305,7 @@ class Task(Generic[R_co]):
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether its attempt runs and is being ended, to hand the task back: `interrupt`."""
+        """Whether `interrupt` is ending its attempt, to hand the task back."""
         order = self._get("interrupt")
         return self.status == "started" and order is not None and order == self.token
 
@@ -332,8 +329,9 @@ class Task(Generic[R_co]):
     updated = _Field[float]()
 
     def for_people(self) -> Task[R_co]:
-        """Return the task with the plain text of what is compressed or encrypted, or with
-        [encrypted: k1.0a1b2c3d] where this process does not have the key.
+        """Return the task with its compressed and encrypted texts made readable.
+
+        Without the key, a text is shown as [encrypted: k1.0a1b2c3d].
         """
         names = ("parameters_encoding", "result_encoding", "context")
         if not any(is_sealed(self._fields.get(name)) for name in names):
@@ -343,9 +341,7 @@ class Task(Generic[R_co]):
         return Task(self.id, shown(self.id, self._fields), self._wait)
 
     def plain(self, name: str) -> tuple[str | None, str | None]:
-        """Return the text of parameters or result as it was given, and `json` or None. Raises
-        PayloadRefused.
-        """
+        """Return the text of parameters or result, and `json` or None. Raises PayloadRefused."""
         text, encoding = self._fields.get(name), self._fields.get(f"{name}_encoding")
         if not is_sealed(encoding):
             return text, encoding

@@ -1,4 +1,4 @@
-"""ForkingRunner: a listener in a program of one's own, as 1.0.0 has it."""
+"""ForkingRunner: a listener inside your own program, as in 1.0.0."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ PACE = 0.1  # seconds between two looks at a process that a former listener has 
 class ForkingRunner:
     """Takes tasks from a queue and runs `task_callback(task)` for each in a process of its own.
 
-    It forks and waits, as in 1.0.0: for limits, logs, progress, orders and beats, run
-    `blueque-listener`. The program must be single-threaded at that time, as for any fork.
-
-    task_callback: gets the task, and returns its result. The process of the task records both ends
-        in Redis itself, also when this program has died meanwhile.
+    It forks and waits, as in 1.0.0. For limits, logs, progress, orders and heartbeats, run
+    `blueque-listener`. As for any fork, the program must be single-threaded at that time.
+    task_callback: takes the task and returns its result. The process of the task records its start
+        and end in Redis, even if this program has died meanwhile.
     """
 
     def __init__(self, client: Client, queue: str, task_callback: Callable[[Task], Any]) -> None:
         self._client, self._queue, self._callback = client, queue, task_callback
 
     def run(self) -> NoReturn:
-        """See to the tasks that dead listeners of this host have left, then take tasks for ever."""
+        """Finish what dead listeners of this host have left, then take tasks for ever."""
         listener = self._client.get_listener(self._queue)
         while (task := listener.claim_orphan()) is not None:
             if task.status == "reserved":
@@ -44,8 +43,9 @@ class ForkingRunner:
             self._run_task(listener.listen())
 
     def fork_task(self, task: Task) -> int:
-        """Fork a process that runs a reserved task and records how it ends; return its pid. Raises
-        OSError.
+        """Fork a process that runs a reserved task and records how it ends; return its pid.
+
+        Raises OSError.
         """
         return process.fork(functools.partial(self._live, task))
 
@@ -59,7 +59,7 @@ class ForkingRunner:
             log.info("%s", error)
 
     def _live(self, task: Task) -> int:
-        """Be the process of a task."""
+        """Run a task as its process."""
         os.setsid()
         processor = self._client.get_processor(task)
         processor.start(os.getpid(), process.identity(os.getpid()))

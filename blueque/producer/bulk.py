@@ -36,9 +36,9 @@ MAX_BATCH = 10_000
 
 
 class Count(int):
-    """How many tasks a call has put into Redis: a number, with the number of `new` tasks.
+    """How many tasks a call has put into Redis. An int that also knows how many are `new`.
 
-    group: that they are in. `after=` of other tasks takes the Count of a call with a group.
+    group: the group of the tasks, if any. `after=` of other tasks takes a Count with a group.
     """
 
     new: int
@@ -55,8 +55,9 @@ class Count(int):
 
 
 class ManyOptions(TaskOptions, GroupOptions, StartOptions, total=False):
-    """The options of many tasks: `keys`, `priorities` and `after_each` for each, the rest for all,
-    as for `Queue.enqueue`.
+    """The options of many tasks, as for `Queue.enqueue`.
+
+    `keys`, `priorities` and `after_each` have a value for each task; the others apply to all.
     """
 
     keys: Column | None
@@ -114,38 +115,33 @@ class ManyTasks:
         batch: int = 1000,
         **options: Unpack[ManyOptions],
     ) -> Count | list[TaskId]:
-        """Put a task in line for each of the parameters, in order, and return how many. All are in
-        Redis then.
+        """Put a task in line for each element, in order, and return how many.
 
-        iterable: is read as it goes, and never held as a whole. Each element is as the parameters
-            of `enqueue`.
-        ids: return a list of their ids, which takes 150 bytes for each; each knows whether its task
-            `is_new`.
-        batch: how many go to Redis at a time; with keys 200 at most. Each batch is stored as a
-            whole or not at all.
-        keys, priorities: for each task, as an iterable of the same length, a function of the
-            parameters, or the name of a field of parameters that are dicts. With keys, `.new` of
-            the count says how many tasks did not exist before.
-        after, after_each: what all tasks wait for; and what each waits for besides, in one of the
-            ways of keys: an id, ids, `blueque.after`, or None. At most 100 others for one task.
-            Tasks that wait, or join a `group`, go to Redis a hundred at a time, unless they have
-            keys and a `group`.
-        group: the group that they join. Without keys it must be open. With keys, the call opens it
-            if it is not there, with `after`, `broken`, `keep` ("90d") and `hold` as for
-            `TaskGroup.open`, and closes it at its end. A group that another program has opened it
-            leaves open. The keys count in the group, even when its tasks were deleted, until `keep`
-            after its end. So after any failure make the same call again: it makes what is missing,
-            and closes the group. See docs/protocol/groups.md, "Members by their keys". A group that
-            is closed takes no new keys: see `TaskGroup.reopen`. If a failover takes tasks back
-            meanwhile, the call goes over the iterable again. All of them wait for the same:
-            `after_each` and `results` are refused.
-        start_within, start_before, expired_to, and the other options: as for `enqueue`.
+        When it returns, all tasks are in Redis.
+        iterable: the parameters of each task, as for `enqueue`. Read as it goes, never held as a whole.
+        ids: return the ids instead, at 150 bytes each. Each knows whether its task `is_new`.
+        batch: how many tasks are written at a time, all or none; with keys at most 200.
+        keys, priorities: a value for each task: an iterable of the same length, a function of the
+            parameters, or the name of a field in them. With keys, `.new` of the count says how many
+            tasks did not exist before.
+        after: what all tasks wait for.
+        after_each: what each task waits for besides, given as for keys: an id, ids,
+            `blueque.after`, or None. At most 100 other tasks for one task. Tasks that wait or join
+            a `group` are written a hundred at a time, unless they have keys and a `group`.
+        group: the group to join. Without keys, it must be open. With keys, the call opens a missing
+            group, with `after`, `broken`, `keep` ("90d") and `hold` as for `TaskGroup.open`, and
+            closes it at its end. It leaves open a group that another program has opened. A key
+            counts in the group until `keep` after its end, even if its task was deleted. So after
+            any failure make the same call again: it makes what is missing and closes the group. See
+            docs/protocol/groups.md, "Members by their keys". A closed group takes no new keys, see
+            `TaskGroup.reopen`. After a failover that takes tasks back, the call reads the iterable
+            again. With keys and a group, `after_each` and `results` are refused.
+        start_within, start_before, expired_to: and the other options: as for `enqueue`.
         Raises InvalidInput, which names the position; NoSuchTask for a task to wait for;
-        BatchFailed; WrongGroup for a group that takes no new keys, and when a failover has taken
-        tasks back, and the iterable, or that of the keys, can be read only once: then call it again;
-        and what the iterable raises.
-        The batches before are in Redis then, and a note of the error says how many tasks they have,
-        and whether a group stays open.
+            BatchFailed; QueueFull; WrongGroup for a group that takes no new keys. After a failover
+            it raises WrongGroup, too, if the iterable or the keys can be read only once: repeat the
+            call. Errors of the iterable pass through. The batches before the error are in Redis. A
+            note of the error says how many tasks that is, and whether a group stays open.
         Source: docs/protocol.md, "create".
         """
         batches, made = self._batches(iterable, batch, None, options), list[TaskId]()
@@ -157,8 +153,9 @@ class ManyTasks:
     def enqueue_iter(
         self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[ManyOptions]
     ) -> Iterator[list[TaskId]]:
-        """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis. It starts with
-        the first `next`.
+        """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis.
+
+        It starts with the first `next`.
         """
         batches = self._batches(iterable, batch, None, options)
         return (made.task_ids(self._types.result) for made in batches)
@@ -172,11 +169,11 @@ class ManyTasks:
         batch: int = 1000,
         **options: Unpack[ManyOptions],
     ) -> Count:
-        """Make a task for each of the parameters that joins the line at its time, and return how
-        many.
+        """Make a task for each element that joins the line at its time, and return how many.
 
-        eta: for all tasks; or etas: for each, in one of the ways of keys. A time already past
-            enqueues at once. The rest is as for `enqueue_many`.
+        eta: for all tasks. A past time enqueues at once.
+        etas: instead, a value for each task, given as for keys of `enqueue_many`.
+        options: as for `enqueue_many`, with the same errors.
         Source: docs/protocol.md, "create".
         """
         return _count(self._batches(iterable, batch, _one_of(eta, etas), options))
@@ -190,15 +187,16 @@ class ManyTasks:
         batch: int = 1000,
         **options: Unpack[ManyOptions],
     ) -> Iterator[list[TaskId]]:
-        """Do as `schedule_many`, and yield the ids of each batch once it is in Redis. It starts
-        with the first `next`.
+        """Do as `schedule_many`, and yield the ids of each batch once it is in Redis.
+
+        It starts with the first `next`.
         """
         batches = self._batches(iterable, batch, _one_of(eta, etas), options)
         return (made.task_ids(self._types.result) for made in batches)
 
     def fields_of(self, **options: Unpack[TaskOptions]) -> Options:
-        """Return the fields of a task with these options of `enqueue`, with those of the
-        configuration, and with the trace of the caller.
+        """Return the fields of a task with these options of `enqueue`, the configuration of the
+        queue and the trace of the caller.
         """
         require_known("Queue.fields_of", options, TaskOptions)
         return self._fields(options)
@@ -245,7 +243,7 @@ class ManyTasks:
         return {**fields, "producer": process.producer()}
 
     def _start(self, options: StartOptions, default: float | None) -> StartTime:
-        """Return by when tasks with these options must have started. default: `start_within`."""
+        """Return by when tasks with these options must start. default: `start_within`."""
         to = options.get("expired_to")
         return start_time(
             self.name,

@@ -19,8 +19,10 @@ log = logging.getLogger("blueque")
 
 
 class Fanout:
-    """Several queues that each get a task of their own. name: for people and the log; Redis does not
-    know it. queues: their names.
+    """Several queues that each get a task of their own.
+
+    name: for people and the log; Redis does not know it.
+    queues: their names.
     """
 
     def __init__(self, redis: Redis, name: str, queues: Sequence[Queue]) -> None:
@@ -40,15 +42,13 @@ class Fanout:
         return f"<Fanout {self.name!r} to {', '.join(self.queues)}>"
 
     def enqueue(self, parameters: Any, **options: Unpack[FanoutOptions]) -> dict[str, TaskId]:
-        """Put a new task into each queue, all at once or none, and return their ids by queue.
+        """Put a new task into each queue, all or none, and return their ids by queue.
 
-        The tasks are independent of each other from then on: each is run, retried and cancelled by
-        itself.
-        options: those of `Queue.enqueue` except `id`, and `eta` of `Queue.schedule`; for all tasks.
-            What `[queues.X]` says of a queue holds for its task. At most 100 tasks to wait for with
-            `after`.
-        key: counts in each queue by itself. In queues that have a task with it, no second one is made:
-            its id is returned, and is not `is_new`.
+        The tasks are independent: each is run, retried and cancelled on its own.
+        options: for all tasks: those of `Queue.enqueue` except `id`, and `eta` of `Queue.schedule`.
+            `[queues.X]` applies to the task of each queue. `after` takes at most 100 tasks.
+        key: counts in each queue separately. A queue that has a task with this key gets no second
+            one; its id is returned, and is not `is_new`.
         Raises what `Queue.enqueue` raises.
         Source: docs/protocol/dependencies.md, "enqueue_after".
         """

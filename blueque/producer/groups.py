@@ -1,4 +1,4 @@
-"""TaskGroup: what producers and people do with one group of tasks."""
+"""TaskGroup: what producers and operators do with one group of tasks."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ WHOLE_AT_ONCE = 100  # the same, with parameters and results
 
 
 def end_if_over(redis: Redis, group: str, now: float) -> None:
-    """End a group that was just closed if all its members have ended, and tell the tasks that wait
-    for it. What is not done a scheduler does.
+    """End a closed group if all its members have ended, and tell the tasks that wait for it. A
+    scheduler does what is left.
     """
     try:
         if finish_group(redis, group, now) == "ended":
@@ -64,7 +64,7 @@ def end_if_over(redis: Redis, group: str, now: float) -> None:
 
 
 class TaskGroup(Group):
-    """A group of tasks, of any queues, for which others wait together.
+    """A group of tasks, in any queues, that other tasks can wait for together.
 
     As a context manager it opens the group, and closes it unless the block raises.
     """
@@ -93,15 +93,15 @@ class TaskGroup(Group):
         broken: Broken = "hold",
         hold: float | str | None = None,
     ) -> TaskGroup:
-        """Make the group if there is none, so that tasks can join it. One that is there stays as it
-        is: one that was closed takes no more tasks, see `reopen`.
+        """Create the group, so that tasks can join it, and return it.
 
-        keep: how long it is remembered after its end, and with it the keys of its members; seconds,
-            or text as "1d".
-        after, broken: what all its members wait for, as for `Queue.enqueue`; 100 others at most.
-            Those that are made with keys get it from the group; others must name it, too.
-        hold: "until_collected": retention leaves the members alone until `collected` is called, but
-            for 30 days at most; or another such time, up to `keep`. They may be archived.
+        An existing group stays as it is. A closed one takes no more tasks, see `reopen`.
+        keep: how long the group and the keys of its members are remembered after its end; seconds,
+            or text such as "1d" (the default).
+        after, broken: what all its members wait for, as for `Queue.enqueue`; at most 100 tasks.
+            Members with keys take this from the group; others must name it themselves.
+        hold: "until_collected": retention keeps the members until you call `collected`, for at most
+            30 days. Or a time up to `keep`. Held members may still be archived.
         Raises WrongGroup if it was opened with another `after`; NoSuchTask, NoSuchGroup.
         Source: docs/protocol/groups.md, "open_group".
         """
@@ -111,13 +111,13 @@ class TaskGroup(Group):
         return self
 
     def reopen(self, hold: float | str | None = None) -> bool:
-        """Let more tasks join a group that was closed; close it again then. False: it was open.
+        """Let more tasks join a closed group; then close it again. Return False if it was open.
 
-        If a call with keys has opened the group first, the next such call for its queue closes it.
-        hold: as for `open`, from now on; None: as it was. What was decided for tasks that waited for
-            the group stays decided.
-        Raises NoSuchGroup; WrongGroup for a group that was cancelled, for a workflow, and for a
-            `hold` above the `keep` of the group.
+        If a call with keys opened the group first, the next such call for its queue closes it. What
+        was decided for tasks that waited for the group stays decided.
+        hold: as for `open`, from now on; None: no change.
+        Raises NoSuchGroup; WrongGroup for a cancelled group, a workflow, or a `hold` longer than
+            the `keep` of the group.
         Source: docs/protocol/groups.md, "reopen_group".
         """
         held = terms_for(None, LONGEST_HOLD, hold=hold).hold
@@ -127,12 +127,11 @@ class TaskGroup(Group):
         return is_opened
 
     def collected(self) -> bool:
-        """End the `hold` of the group: you have read its results, and retention may delete its members.
+        """End the `hold` of the group: you have its results, so retention may delete its members.
 
-        True: this call has ended the hold. False: an earlier call has ended it, or the group was
-            opened without `hold`.
-        Raises NoSuchGroup if there is no such group, or Blueque has forgotten it; WrongGroup for a
-            held group that is open, or has tasks that have not ended: call `wait` first.
+        Return False if there was no `hold`, or an earlier call has ended it.
+        Raises NoSuchGroup, also after the `keep` of the group; WrongGroup for a held group that is
+            open or has tasks that have not ended: call `wait` first.
         Source: docs/protocol/groups.md, "collect_group".
         """
         is_noted = collect_group(self._redis, self.name, time.time())
@@ -143,8 +142,9 @@ class TaskGroup(Group):
     def wait(self, timeout: float | None = None) -> GroupSeen:
         """Block until the group is closed and all its members have ended; return its progress.
 
-        timeout: in seconds; None: no limit. A failed member has ended, also if others wait for it.
-        Redis reports the changes; where it cannot, the group is looked at each second.
+        timeout: in seconds; None: no limit.
+        A failed member has ended, even if other tasks wait for it. Redis announces the changes;
+        where it cannot, the group is read once a second.
         Raises WaitTimedOut; NoSuchGroup.
         """
         require_timeout(timeout)
@@ -154,12 +154,12 @@ class TaskGroup(Group):
         return self.progress()
 
     def close(self, expected: int = 0) -> None:
-        """Say that no more tasks join: the group ends with the last of its members.
+        """Let no more tasks join: the group ends when the last member ends.
 
-        expected: how many members it must have. If it has fewer, as after a failover, it stays as
-            it is: make the missing ones while it is open.
-        Raises NoSuchGroup; WrongGroup if it has fewer. Source: docs/protocol/groups.md,
-        "close_group".
+        expected: how many members it must have. With fewer, as after a failover, the group stays
+            open and you can make the missing ones.
+        Raises NoSuchGroup; WrongGroup if it has fewer.
+        Source: docs/protocol/groups.md, "close_group".
         """
         now = time.time()
         close_group(self._redis, self.name, now, expected)
@@ -167,12 +167,12 @@ class TaskGroup(Group):
         end_if_over(self._redis, self.name, now)
 
     def cancel(self, by: str | None = None, reason: str | None = None) -> bool:
-        """Let no more tasks join, and have those cancelled that have not ended; listeners and
-        schedulers do that, step by step. False: nothing was changed, for it has ended
-        without that.
+        """Close the group and cancel the rest of its members. Return False if it had ended.
 
-        by, reason: who cancels (this user and host if left out), and why.
-        Raises NoSuchGroup. Source: docs/protocol/groups.md, "cancel_group".
+        Listeners and schedulers cancel them step by step.
+        by, reason: who cancels (default: this user and host), and why.
+        Raises NoSuchGroup.
+        Source: docs/protocol/groups.md, "cancel_group".
         """
         who = process.who_of(by)
         is_cancelled = cancel_group(self._redis, self.name, who, reason, time.time())
@@ -181,12 +181,13 @@ class TaskGroup(Group):
         return is_cancelled
 
     def requeue(self, by: str | None = None, only: Collection[str] | None = None) -> list[str]:
-        """Put the failed and cancelled members in line again, and return their ids. `wait` then
-        waits for them.
+        """Put the failed and cancelled members in line again and return their ids.
 
-        by: who requeues them (this user and host if left out). only: none but these tasks.
-        Raises NoSuchGroup; WrongGroup for a workflow whose tasks are not all there, and for a group
-            that is being cancelled.
+        `wait` then waits for them.
+
+        by: who requeues them. Default: this user and host.
+        only: requeue none but these tasks.
+        Raises NoSuchGroup; WrongGroup for an incomplete workflow, or while a group is being cancelled.
         """
         seen = self.progress()
         require_whole(self.name, seen.state, seen.record.get("gate"), ())
@@ -211,7 +212,8 @@ class TaskGroup(Group):
 
     def tasks(self) -> Iterator[Task]:
         """Yield a snapshot of each member, with its result, in the order in which they were made.
-        Those that were deleted are left out. Raises NoSuchGroup at the first `next`.
+
+        Skips deleted members. Raises NoSuchGroup at the first `next`.
         """
         self.progress()
         first = 0
@@ -220,10 +222,11 @@ class TaskGroup(Group):
             first += WHOLE_AT_ONCE
 
     def results(self) -> dict[str, Any]:
-        """Return the results of the members that are complete, in the order in which they were made.
+        """Return the results of the complete members by key, in the order in which they were made.
 
-        By the key of each; by its id if it has none, or if that of a member of another queue is the
-        same. All of them are in memory then: `tasks` takes one after the other. Raises NoSuchGroup.
+        The id takes the place of a key that is missing or taken by a member of another queue. This
+        holds all results in memory; `tasks` yields one at a time.
+        Raises NoSuchGroup.
         """
         found: dict[str, Any] = {}
         for task in self.tasks():
@@ -233,10 +236,11 @@ class TaskGroup(Group):
         return found
 
     def delete(self) -> bool:
-        """Remove the group when it has ended; its tasks stay. But those of a workflow that was
-        cancelled before all were there go with it: none has run. False: there is no such group.
+        """Remove a group that has ended; its tasks stay. Return False if there is no such group.
 
-        Raises WrongGroup. Source: docs/protocol/groups.md, "drop_group".
+        A workflow that was cancelled before all its tasks were in Redis loses them, too: none has run.
+        Raises WrongGroup.
+        Source: docs/protocol/groups.md, "drop_group".
         """
         seen = groups.load(self._redis, self.name)
         if seen is not None and seen.is_deleted_with_tasks:
@@ -252,10 +256,7 @@ class TaskGroup(Group):
             first += AT_ONCE
 
     def progress(self) -> GroupSeen:
-        """Return how many members the group has, and how many of them have ended.
-
-        Raises NoSuchGroup.
-        """
+        """Return how many members the group has and how many have ended. Raises NoSuchGroup."""
         seen = groups.load(self._redis, self.name)
         if seen is None:
             raise NoSuchGroup(self.name)

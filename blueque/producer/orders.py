@@ -1,4 +1,4 @@
-"""The methods of a Queue that change tasks which are there: delete, cancel, requeue, move and so on."""
+"""The methods of a Queue that change existing tasks: delete, cancel, requeue, move and others."""
 
 from __future__ import annotations
 
@@ -43,23 +43,19 @@ class TaskOrders:
         return moved
 
     def enqueue_due_batch(self, now: float | None = None) -> list[str] | None:
-        """Put at most a hundred due tasks in line, so that it never takes long. None: nothing was
-        due.
-        """
+        """Put at most a hundred due tasks in line and return their ids. None: no task was due."""
         moved = submit.enqueue_due(self._redis, self.name, time.time() if now is None else now)
         for task_id in moved or ():
             log.info("enqueue_due task=%s queue=%s", task_id, self.name)
         return moved
 
     def delete_task(self, task: Task, *, force: bool = False, by: str | None = None) -> None:
-        """Remove a complete, failed or cancelled task for good. A task that is gone already is
-        fine.
+        """Delete a complete, failed or cancelled task. A task that is already gone is no error.
 
-        force: even if other tasks wait for it. What it did is unknown to them then: they stay
-            blocked until `unblock`, or are cancelled if they were made so.
-        by: who deletes it (this user and host if left out), for the stream of the queue.
-        Raises WrongQueue or WrongState, by the snapshot as in 1.0.0 and again by the current
-        state; HasDependents.
+        force: even if other tasks wait for it. They never learn how it ended: they stay blocked
+            until `unblock`, or are cancelled if they were made with broken="cancel".
+        by: who deletes it, for the events of the queue. Default: this user and host.
+        Raises HasDependents; WrongQueue or WrongState, for the snapshot as in 1.0.0 or the present state.
         Source: docs/protocol.md, "delete".
         """
         if task.queue != self.name:
@@ -87,15 +83,14 @@ class TaskOrders:
         *,
         only: Collection[str] | None = None,
     ) -> str:
-        """Cancel a task. Return `cancelled`, or `cancelling` if its listener first has to end it.
+        """Cancel a task. Return `cancelled`, or `cancelling` if its listener has to end it first.
 
-        A running task gets SIGTERM and, after its grace, SIGKILL. If it ends by itself first, that
+        A running task gets SIGTERM and, after its grace, SIGKILL. If it ends on its own first, that
         outcome counts.
-        by, reason: who cancels (this user and host if left out), and why; both stay with the task.
+        by, reason: who cancels (default: this user and host), and why. The task keeps both.
         only: the statuses in which the task may be cancelled. With ["scheduled", "pending"], a task
-            that has started meanwhile runs on.
-        Raises WrongState when it has ended, is in another status, or a listener of 1.0.0 has
-        it; WrongQueue.
+            that has started meanwhile keeps running.
+        Raises WrongQueue; WrongState if it has ended, has another status, or is with a 1.0.0 listener.
         Source: docs/protocol.md, "cancel".
         """
         who = process.who_of(by)
@@ -106,15 +101,14 @@ class TaskOrders:
         return status
 
     def interrupt(self, task_id: str, by: str | None = None, reason: str | None = None) -> None:
-        """Take a running task off its listener, and make it the next in line, at no cost.
+        """Take a running task from its listener and make it the next in line, at no cost.
 
-        The task gets SIGTERM and, after its grace, SIGKILL. Its checkpoint stays. If it ends by
-        itself first, that outcome counts. This is your consent to another start, also without a
-        retry policy.
-        by, reason: who interrupts it (this user and host if left out), and why; both stay with the
-            task.
-        Raises WrongState when it does not run, is being cancelled, or a listener of 1.0.0 has
-        it; WrongQueue.
+        The task gets SIGTERM and, after its grace, SIGKILL. Its checkpoint stays. If it ends on its
+        own first, that outcome counts. This is your consent to another start, even without a retry
+        policy.
+        by, reason: who interrupts it (default: this user and host), and why. The task keeps both.
+        Raises WrongQueue; WrongState if it is not running, is being cancelled, or is with a 1.0.0
+            listener.
         Source: docs/protocol/operator.md, "interrupt".
         """
         who = process.who_of(by)
@@ -122,10 +116,11 @@ class TaskOrders:
         log.info("interrupt task=%s queue=%s by=%s", task_id, self.name, who)
 
     def set_priority(self, task_id: str, priority: int, by: str | None = None) -> None:
-        """Give a waiting task another priority; it becomes the last of that priority.
+        """Give a waiting task another priority, as the last of that priority.
 
-        by: who changes it, for its history; this user and host if left out.
-        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "place".
+        by: who changes it, for its history. Default: this user and host.
+        Raises WrongState, WrongQueue; InvalidInput for a priority out of range.
+        Source: docs/protocol/operator.md, "place".
         """
         who = process.who_of(by)
         number = require_priority(priority)
@@ -137,19 +132,20 @@ class TaskOrders:
     def put_first(self, task_id: str, by: str | None = None) -> None:
         """Make a pending task the next of its priority.
 
-        A scheduled task has no place in line yet: WrongState.
         by: as for `set_priority`.
-        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "place".
+        Raises WrongState, also for a scheduled task, which has no place in line yet; WrongQueue.
+        Source: docs/protocol/operator.md, "place".
         """
         who = process.who_of(by)
         placement.place(self._redis, self.name, task_id, time.time(), who, is_first=True)
         log.info("put_first task=%s queue=%s by=%s", task_id, self.name, who)
 
     def bring_forward(self, task_id: str, by: str | None = None) -> None:
-        """Put a scheduled task in line now, with all other due tasks of the queue.
+        """Put a scheduled task in line now, along with all due tasks of the queue.
 
         by: as for `set_priority`.
-        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "bring_forward".
+        Raises WrongState, WrongQueue.
+        Source: docs/protocol/operator.md, "bring_forward".
         """
         who = process.who_of(by)
         placement.bring_forward(self._redis, self.name, task_id, time.time(), who)
@@ -157,10 +153,11 @@ class TaskOrders:
         self.enqueue_due_tasks()
 
     def move(self, task_id: str, to: str, by: str | None = None) -> None:
-        """Move a waiting task to another queue, as the last of its line.
+        """Move a waiting task to the end of another queue.
 
         by: as for `set_priority`.
-        Raises WrongState, WrongQueue. Source: docs/protocol/operator.md, "place".
+        Raises WrongState, WrongQueue.
+        Source: docs/protocol/operator.md, "place".
         """
         who = process.who_of(by)
         to = self._redis.settings.queue_name(require_queue_name(to))
@@ -168,24 +165,24 @@ class TaskOrders:
         log.info("move task=%s queue=%s to=%s by=%s", task_id, self.name, to, who)
 
     def ask_stack(self, task_id: str, mark: str) -> str | None:
-        """Order the listener of a running task to show in its log where the task is; return the
-        status of the task.
+        """Ask the listener of a running task to write the stack of the task into its log. Return
+        the status of the task.
 
-        mark: a random text in the line of the log that begins the answer. If the status is not
-            started, no listener was asked.
+        Unless the status is started, no listener was asked.
+        mark: a random text, which begins the answer in the log.
         Source: docs/protocol/operator.md, "ask_stack".
         """
         return operator.ask_stack(self._redis, self.name, task_id, mark)
 
     def requeue(self, task_id: str, by: str | None = None) -> str:
-        """Put a failed or cancelled task in line again. This is your consent to another start.
-        Return the status that it has then: `pending`, or `blocked` if it still waits for other
-        tasks. Its failures and interruptions count from 0 again; the numbers of its attempts go on.
+        """Put a failed or cancelled task in line again and return its new status.
 
-        by: who requeues it (this user and host if left out). If its last attempt is still running
-            somewhere, it can no longer report.
-        Raises WrongState, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
-            there. Source: docs/protocol/operator.md, "requeue".
+        The status is `pending`, or `blocked` if the task still waits for others. This is your
+        consent to another start. Its failures and interruptions count from 0 again; its attempts
+        keep their numbering. If its last attempt still runs somewhere, that can no longer report.
+        by: who requeues it. Default: this user and host.
+        Raises WrongState, WrongQueue; WrongGroup for a task of an incomplete workflow.
+        Source: docs/protocol/operator.md, "requeue".
         """
         who = process.who_of(by)
         mark = os.urandom(16).hex()
@@ -194,13 +191,13 @@ class TaskOrders:
         return status
 
     def unblock(self, task_id: str, parents: Ids | None = None, by: str | None = None) -> str:
-        """Have a blocked task no longer wait for some tasks, or for any. Return the status that it
-        has then: `pending` or `scheduled` if nothing is left to wait for, else `blocked`.
+        """Let a blocked task no longer wait for some tasks, or for any. Return its new status.
 
-        parents: those that it is not to wait for, as for `after` of `enqueue`; None: all.
+        It is `pending` or `scheduled` if nothing is left to wait for, else `blocked`.
+        parents: the tasks that it no longer waits for, as for `after` of `enqueue`; None: all.
         by: as for `set_priority`.
-        Raises WrongState, WrongQueue; InvalidInput for one that it does not wait for; WrongGroup if
-            it might run before all tasks of its workflow are there.
+        Raises WrongState, WrongQueue; InvalidInput for a task that it does not wait for; WrongGroup
+            if it might run before all tasks of its workflow are in Redis.
         Source: docs/protocol/dependencies.md, "unblock".
         """
         who = process.who_of(by)

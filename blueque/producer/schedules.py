@@ -1,4 +1,4 @@
-"""Schedule: what people do with one recurring task."""
+"""Schedule: what operators do with one recurring task."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MOST_EVER = 1_000_000  # tasks that one call of `backfill` makes, if told
 
 
 class Policies(TypedDict, total=False):
-    """What a schedule does besides, as for `Client.set_schedule`."""
+    """What a schedule does besides planning times, as for `Client.set_schedule`."""
 
     timezone: str | None
     start: float | str | datetime | None
@@ -66,7 +66,7 @@ class Recurrence(Policies, total=False):
 
 
 class ScheduleOptions(Recurrence, TaskOptions, total=False):
-    """All that a schedule takes besides its queue and the parameters."""
+    """All options of a schedule besides its queue and the parameters."""
 
     keep: float | str
 
@@ -88,9 +88,7 @@ def define(
     keep: float | str = DEFAULT_KEEP,
     **options: Unpack[TaskOptions],
 ) -> Definition:
-    """Return what a person defines, as for `Client.set_schedule`. Raises InvalidInput, which begins
-    with the name of the wrong option.
-    """
+    """Return the definition of a schedule. Arguments and errors are those of `Client.set_schedule`."""
     if unknown := [option for option in options if option not in TaskOptions.__annotations__]:
         raise TypeError(f"a schedule has no option {unknown[0]!r}")
     rule = read_rule(cron=cron, every=every, timezone=timezone, start=start, until=until)
@@ -113,10 +111,10 @@ def define(
 
 
 class Schedule:
-    """A recurring task: a name, a rule that says when, and the task that comes each time.
+    """A recurring task: a name, a rule that says when, and the task to make each time.
 
-    It knows its state when it was loaded. `refresh` loads it anew; after a change of its own, it is
-    loaded anew when it is asked for.
+    It holds the state of the moment at which it was loaded. `refresh` loads it anew, and so does
+    the first read after a change through this object.
     """
 
     def __init__(self, redis: Redis, name: str) -> None:
@@ -135,14 +133,14 @@ class Schedule:
         return seen
 
     def refresh(self) -> Schedule:
-        """Load its state anew, and return it. Raises NoSuchSchedule."""
+        """Load its state anew and return it. Raises NoSuchSchedule."""
         self._seen = self._load()
         self._is_stale = False
         return self
 
     @property
     def record(self) -> dict[str, Any]:
-        """Its record, with the fields in docs/protocol/schedules.md, "Schedules"."""
+        """Its fields, see docs/protocol/schedules.md, "Schedules"."""
         return dict(self.seen.record)
 
     @property
@@ -152,17 +150,17 @@ class Schedule:
 
     @property
     def definition(self) -> Definition:
-        """What was defined. Raises InvalidInput if this version cannot read it."""
+        """Its definition. Raises InvalidInput if this version cannot read it."""
         return Definition.of(self.seen.fields)
 
     @property
     def rule(self) -> Rule:
-        """When a task is planned. Raises InvalidInput if this version cannot read it."""
+        """When tasks are planned. Raises InvalidInput if this version cannot read it."""
         return self.definition.rule
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing comes until it is resumed."""
+        """Whether it is paused and makes no tasks."""
         return "paused" in self.seen.record
 
     @property
@@ -172,20 +170,19 @@ class Schedule:
         return max(float(seen.record.get("last", 0)), seen.now)
 
     def next_times(self, count: int = 1) -> list[datetime]:
-        """Return the next planned times after it was loaded, in its zone, as if it were not paused."""
+        """Return the next planned times after it was loaded, in its time zone. A pause is ignored."""
         return next_times(self.rule, self.decided, count)
 
     def history(self, limit: int = 100) -> list[Occurrence]:
-        """Return what has come of its last planned times, the newest first; 100 are kept. After
-        `delete` there is none.
-        """
+        """Return what became of its last planned times, newest first. Redis keeps 100."""
         return schedules.occurrences(self._redis, self.name, limit)
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
-        """Make no task at its planned times until it is resumed. False: it was paused already.
+        """Make no tasks at planned times until `resume`. Return False if it was paused.
 
-        by, reason: who pauses it (this user and host if left out), and why.
-        Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "set_schedule".
+        by, reason: who pauses it (default: this user and host), and why.
+        Raises NoSuchSchedule.
+        Source: docs/protocol/schedules.md, "set_schedule".
         """
         who = process.who_of(by)
         self._is_stale = True
@@ -194,12 +191,13 @@ class Schedule:
         return is_new
 
     def resume(self, catch_up: bool = False, by: str | None = None) -> bool:
-        """End a pause. False: it was not paused.
+        """End a pause. Return False if it was not paused.
 
-        catch_up: what was planned meanwhile comes as after an outage: see `catch_up` of
-            `Client.set_schedule`. Otherwise it is missed.
+        catch_up: make tasks for the times that were planned meanwhile, as after an outage: see
+            `catch_up` of `Client.set_schedule`. Otherwise they are missed.
         by: as for `pause`.
-        Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "set_schedule".
+        Raises NoSuchSchedule.
+        Source: docs/protocol/schedules.md, "set_schedule".
         """
         who = process.who_of(by)
         self._is_stale = True
@@ -208,11 +206,12 @@ class Schedule:
         return was_paused
 
     def trigger(self, force: bool = False, by: str | None = None) -> str:
-        """Make a task now, besides those that are planned, and return its id.
+        """Make a task now, in addition to the planned ones, and return its id.
 
-        force: even if `overlap` lets none come, because the task before has not ended.
+        force: even if `overlap` does not allow one, because the previous task has not ended.
         by: as for `pause`.
-        Raises NoSuchSchedule, WrongSchedule. Source: docs/protocol/schedules.md, "trigger".
+        Raises NoSuchSchedule, WrongSchedule.
+        Source: docs/protocol/schedules.md, "trigger".
         """
         who = process.who_of(by)
         self._is_stale = True
@@ -221,7 +220,7 @@ class Schedule:
         return task
 
     def planned_between(self, begin: float, end: float, most: int) -> list[int]:
-        """Return the first planned times between two, both included, at most so many."""
+        """Return the first planned times between two times, both included, at most `most`."""
         return planned_times(self.rule, begin - 1e-6, end, most)
 
     def backfill(
@@ -232,14 +231,14 @@ class Schedule:
         overlap: str = "queue",
         most: int = MOST_BACKFILLED,
     ) -> list[str]:
-        """Make the tasks of past planned times, and return the ids of those that are new: a planned
-        time has one task, however often it is asked for. If it fails, call it again.
+        """Make the tasks of past planned times and return the ids of the new ones.
 
+        A planned time never has two tasks. If the call fails, repeat it.
         begin, end: both included; Unix seconds, or a datetime with a time zone.
-        overlap: "queue": they run one after the other; "allow": they may run at the same time.
-        most: refuse if more planned times lie between; a million at most.
-        Raises NoSuchSchedule, also if it is deleted meanwhile; InvalidInput, QueueFull;
-        WrongSchedule if the end is still to come.
+        overlap: "queue": run one after the other. "allow": run them at the same time.
+        most: refuse if there are more planned times; at most a million.
+        Raises NoSuchSchedule, also if it is deleted meanwhile; InvalidInput; QueueFull;
+            WrongSchedule if `end` is in the future.
         Source: docs/protocol.md, "create".
         """
         if overlap not in ("queue", "allow"):
@@ -265,8 +264,8 @@ class Schedule:
         return made
 
     def _make_task(self, definition: Definition, planned: int) -> str | None:
-        """Put the task of a planned time in line, and return its id. None: it is there, or was deleted
-        and its id is still in use.
+        """Put the task of a planned time in line and return its id. None: it exists, or was deleted
+        while its id is still in use.
         """
         task = id_of_occurrence(self.name, planned)
         fields = occurrences.fields_of_task(self.name, definition, planned)
@@ -278,7 +277,7 @@ class Schedule:
         return task if is_new else None
 
     def delete(self, by: str | None = None) -> bool:
-        """Remove the schedule; its tasks stay. False: it is gone already.
+        """Remove the schedule; its tasks stay. Return False if it was gone already.
 
         by: as for `pause`.
         Source: docs/protocol/schedules.md, "delete_schedule".
@@ -290,7 +289,7 @@ class Schedule:
 
 
 def next_times(rule: Rule, after: float, count: int) -> list[datetime]:
-    """Return the first planned times later than `after`, in Unix seconds, in the zone of the rule."""
+    """Return the first planned times after `after` (Unix seconds), in the time zone of the rule."""
     return [_in_zone(rule, each) for each in islice(rule.times(after), count)]
 
 

@@ -1,4 +1,4 @@
-"""The methods of a Queue that say how its tasks are run: pause, resume, and its settings in Redis."""
+"""The methods of a Queue for how its tasks are run: pause, resume, and its settings in Redis."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ log = logging.getLogger("blueque")
 
 
 class Settings:
-    """The part of a Queue that says how its tasks are run."""
+    """The part of a Queue for how its tasks are run."""
 
     name: str
     _redis: Redis
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
-        """Stop listeners from taking tasks of this queue; running tasks run on. False: it was
-        paused already, for this reason or without another one.
+        """Keep listeners from taking tasks of this queue; running tasks continue.
 
-        by, reason: who pauses it (this user and host if left out), and why. A pause that is there
-            gets another reason, and the name of the person who gives it. Listeners of 1.0.0 do
-            not know pauses. A queue may be paused before it has tasks; `blueque status` shows it
-            from its first task or listener on.
+        Return False if it was paused already and the reason did not change.
+        by, reason: who pauses it (default: this user and host), and why. On a paused queue, a new
+            reason replaces both.
+        Listeners of 1.0.0 ignore pauses. A queue may be paused before it has tasks; `blueque
+        status` shows it once it has a task or listener.
         Source: docs/protocol/operator.md, "set_settings".
         """
         who = process.who_of(by)
@@ -45,9 +45,10 @@ class Settings:
         return is_new
 
     def resume(self, by: str | None = None) -> bool:
-        """End a pause. False: it was not paused.
+        """End a pause. Return False if it was not paused.
 
-        by: as for `pause`. Source: docs/protocol/operator.md, "set_settings".
+        by: as for `pause`.
+        Source: docs/protocol/operator.md, "set_settings".
         """
         who = process.who_of(by)
         was_paused = self._set(NOT_PAUSED, who)
@@ -55,8 +56,9 @@ class Settings:
         return was_paused
 
     def get_settings(self) -> dict[str, Any]:
-        """Return what the settings of this queue in Redis say of its tasks, by the names in
-        blueque.toml: those that are set. A malformed one is left out.
+        """Return the settings of this queue in Redis, by their names in blueque.toml.
+
+        Settings that are not set, or malformed, are left out.
         """
         from blueque.queries.inspector import Inspector  # here: few producers ask
 
@@ -69,20 +71,20 @@ class Settings:
         return {**given, **settings.limits, **keeps, **bounds}
 
     def set_settings(self, settings: Mapping[str, Any], by: str | None = None) -> bool:
-        """Set what holds for the tasks of this queue that say nothing else, on all nodes. False:
-        it is so already.
+        """Set defaults for the tasks of this queue on all nodes. Return False if nothing changes.
 
         settings: weight, retry, time_limit, stall_limit, memory_limit, grace, lead,
             retention.complete, retention.failed or retention.cancelled, each as in the table of the
-            queue in blueque.toml; retry may be a `Retry`. None removes a setting. max_running: how many of
-            its tasks may run at a time, on all nodes together. max_pending: how many
-            tasks may be in line; then a call that adds more raises QueueFull. discard: "oldest", to
-            cancel the oldest of them instead.
-        by: who sets them (this user and host if left out).
-        What a listener is told nearer to it goes first: by its options, the table of the queue in
-        its blueque.toml, or its handler. Listeners know settings within a beat; those of 1.0.0 know
-        none. Limits hold for attempts that start then; a retry policy is your consent to further
-        attempts, of tasks that run already, too. Raises InvalidInput.
+            queue in blueque.toml; retry may be a `Retry`. Also max_running: how many of its tasks
+            may run at a time on all nodes together; max_pending: how many may be in line before a
+            call that adds more raises QueueFull; discard: "oldest" cancels the oldest of them
+            instead. None removes a setting.
+        by: who sets them. Default: this user and host.
+        Options of the listener, the table of the queue in its blueque.toml, and its handler take
+        precedence. Listeners apply new settings within a beat; those of 1.0.0 ignore them. Limits
+        apply to attempts that start afterwards. A retry policy is your consent to further attempts,
+        also of tasks that already run.
+        Raises InvalidInput.
         Source: docs/protocol/operator.md, "set_settings".
         """
         from blueque.settings.file import check_setting, require_setting  # here: as above

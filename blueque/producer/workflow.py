@@ -42,12 +42,11 @@ log = logging.getLogger("blueque")
 
 
 class Workflow(TaskGroup):
-    """A group whose tasks are all made by `commit`, and that takes no more after that. No task runs
-    before all are there.
+    """A group whose tasks are all created by `commit`. It takes no more afterwards.
 
-    As a context manager it commits, unless the block raises.
-
-    broken: for tasks that do not say it themselves. keep: how long its record stays after its end.
+    No task runs before all are in Redis. As a context manager it commits unless the block raises.
+    broken: for tasks that do not set it.
+    keep: how long the record of the workflow stays after its end.
     """
 
     def __init__(
@@ -82,14 +81,13 @@ class Workflow(TaskGroup):
         key: str | int | None = None,
         **options: Unpack[MemberOptions],
     ) -> TaskId:
-        """Add a task and return its id, for `after` of other tasks. Nothing is written before
-        `commit`.
+        """Add a task and return its id, for `after` of other tasks. `commit` writes it.
 
-        key: names the task in this workflow; if left out, the number of the task, from 0. The same
-            key in a workflow of the same name has the same id.
-        options: those of `Queue.enqueue`, and `eta`. `after` takes tasks of this workflow, other
-            tasks, and other groups.
-        Raises InvalidInput, also after `commit` has made the tasks, or had no answer from Redis;
+        key: names the task in this workflow. Default: its number, from 0. The same key in a
+            workflow of the same name gives the same id.
+        options: as for `Queue.enqueue`, and `eta`. `after` takes tasks of this workflow, other
+            tasks and other groups.
+        Raises InvalidInput, also once `commit` has made the tasks or had no answer from Redis;
             InvalidType, TooLarge.
         """
         require_known("Workflow.add", options.keys() - {"group"}, MemberOptions)
@@ -110,10 +108,7 @@ class Workflow(TaskGroup):
         return TaskId(task)
 
     def link(self, task: str, after: After | Ids) -> None:
-        """Have a task of this workflow wait for more others, before `commit`.
-
-        Raises InvalidInput, as `add`.
-        """
+        """Let a task of this workflow wait for more tasks. Raises InvalidInput, as `add`."""
         self._require_open()
         if task not in self._tasks:
             raise InvalidInput(f"task {task} is not in workflow {self.name!r}")
@@ -134,18 +129,18 @@ class Workflow(TaskGroup):
         return task
 
     def commit(self) -> bool:
-        """Put all tasks into Redis, or none. False: this workflow is there already, and nothing was
-        changed. It has the same name and the ids of all these tasks; some of them may be deleted.
+        """Create all tasks, or none. Return False if this workflow exists already.
 
-        At most 100,000 tasks. They are written in several transactions, and no task runs before the
-        last of them. If that stops halfway, commit a workflow of the same content again, in any
-        process: it goes on and returns True; False if all tasks were there. Cancel it, or
-        `blueque doctor --fix` does after a day.
-        Raises CycleFound, InvalidInput, NoSuchTask, NoSuchGroup before anything is
-            written; WrongGroup, too, if a group that is not a workflow, or a workflow without some
-            of these tasks, has the name; WrongGroup, also if that happens meanwhile; RedisAway.
-            After OutcomeUnknown, call it again: True, if this or that call has made the tasks.
-            NoSuchTask of a task that was deleted meanwhile leaves it unfinished: cancel it.
+        Nothing changes then. It is the same workflow if it has this name and the ids of all these
+        tasks, even if some were deleted. At most 100,000 tasks. They are written in several
+        transactions, and none runs before the last one. If that stops halfway, commit the same
+        workflow again, in any process: it continues and returns True. Otherwise cancel it; `blueque
+        doctor --fix` does so after a day.
+        Raises CycleFound, InvalidInput, NoSuchTask, NoSuchGroup or QueueFull before anything is
+            written; WrongGroup if the name belongs to another group, or to a workflow without some
+            of these tasks; RedisAway. After OutcomeUnknown, call it again: it returns True if
+            either call made the tasks. If a task was deleted meanwhile, NoSuchTask leaves the
+            workflow unfinished: cancel it.
         Source: docs/protocol/workflows.md.
         """
         tasks = [self._tasks[task] for task in self._in_order()]
@@ -171,7 +166,7 @@ class Workflow(TaskGroup):
         return is_new
 
     def _in_order(self) -> list[str]:
-        """Return the ids of the tasks, each behind those for which it waits. Raises CycleFound."""
+        """Return the ids of the tasks, each after those that it waits for. Raises CycleFound."""
         places = {task: place for place, task in enumerate(self._tasks)}
         parents = {
             task: sorted(

@@ -23,15 +23,16 @@ _WAITING = ("prioritized", "moved")  # the events of a task that waits
 
 
 class Event(NamedTuple):
-    """Something that has happened to a task, or to a queue. docs/protocol.md, "Events", lists the
-    events.
+    """Something that happened to a task or a queue; docs/protocol.md, "Events", lists the events.
 
-    task: empty if it is an event of the queue, as `paused`.
-    event: its name, as `reserved`. at: when, in Unix seconds. attempt: 0 before the first.
-    by: the listener or the person that did it; None: unknown.
-    facts: more facts by name, as `took` in seconds or `error`.
-    queue, place: the stream that has it, and its place there, to go on reading behind it; None: it
-        was read from the history of its task.
+    task: "" for an event of the queue, such as `paused`.
+    event: its name, such as `reserved`.
+    at: Unix seconds.
+    attempt: 0 before the first.
+    by: the listener or person that did it; None: unknown.
+    facts: more facts by name, such as `took` (seconds) or `error`.
+    queue, place: its stream, and its place there, to continue after it; None for events that come
+        from the history of a task.
     """
 
     task: str
@@ -45,12 +46,11 @@ class Event(NamedTuple):
 
 
 class History(NamedTuple):
-    """The events of a task, the oldest first, and how many are missing between the first and the
-    last.
+    """The events of a task, oldest first.
 
-    The first is `enqueued`: it is not an event of the task in Redis, but made from `created` and
-    `producer`.
-    early: how many of the events are before the gap, if there is one.
+    The first event, `enqueued`, is made from `created` and `producer` of the task.
+    missing: how many events are missing between the first and the last ones.
+    early: how many events come before that gap.
     """
 
     events: list[Event]
@@ -74,9 +74,7 @@ def load(redis: Redis, task: str) -> History | None:
 
 
 def wish(task: str) -> Reader[str | None]:
-    """Read why the last attempt of a task asked to run again later. None: it did not. One round
-    trip.
-    """
+    """Read why the last attempt of a task asked to run again later. None: it did not. One round trip."""
     replies = yield [
         ("LRANGE", key, -LATEST, -1) for key in (keys.history(task), keys.recent(task))
     ]
@@ -99,7 +97,7 @@ def last_places(redis: Redis, queues: Sequence[str]) -> dict[str, str]:
 
 
 def entry_at(seconds: float) -> int:
-    """Return the place of an instant in the events of a queue; one that no event can have is cut."""
+    """Return the place of an instant in the events of a queue, clamped to possible times."""
     return int(min(max(seconds, 0.0), LAST_SECOND) * 1000)
 
 
@@ -110,9 +108,9 @@ def newest(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Event]:
-    """Return the newest events of these queues, the last first: one round trip.
+    """Return the newest events of these queues, newest first: one round trip.
 
-    each: so many of each queue. since, until: in Unix seconds, by the clock of Redis.
+    each: how many of each queue. since, until: Unix seconds, by the clock of Redis.
     """
     if not queues:
         return []
@@ -128,7 +126,7 @@ def newest(
 
 
 def follow(redis: Redis, places: Mapping[str, str], seconds: float = LONGEST) -> Iterator[Event]:
-    """Wait for events behind these places, and yield them; nothing if none has come.
+    """Wait for events after these places and yield them; nothing if none comes.
 
     places: how far each queue has been read. seconds: how long to wait, less than a reply may take.
     """
@@ -142,9 +140,9 @@ def follow(redis: Redis, places: Mapping[str, str], seconds: float = LONGEST) ->
 
 
 def parse(queue: str, entries: Iterable[Any], without: str | None = None) -> Iterator[Event]:
-    """Yield the events of these entries of the stream of a queue.
+    """Yield the events in these entries of the stream of a queue.
 
-    without: the name of an event to leave out; there may be very many of it.
+    without: the name of an event to leave out, because there may be very many of it.
     """
     left_out = None if without is None else f'{{"event":"{without}"'
     for place, words in entries:
@@ -157,7 +155,7 @@ def parse(queue: str, entries: Iterable[Any], without: str | None = None) -> Ite
 
 
 def ends(redis: Redis, queue: str, start: str, end: str) -> Iterator[list[Event]]:
-    """Yield the ends of tasks behind one place, up to another, at most 1000 at a time."""
+    """Yield the ends of tasks after one place, up to another, at most 1000 at a time."""
     after = start
     while True:
         (entries,) = redis.read(
@@ -170,10 +168,10 @@ def ends(redis: Redis, queue: str, start: str, end: str) -> Iterator[list[Event]
 
 
 def is_gone(redis: Redis, queue: str, place: str) -> bool:
-    """Tell whether events behind this place may have been deleted: a queue keeps about 10,000.
+    """Return whether events after this place may have been deleted: a queue keeps about 10,000.
 
-    Redis does not say which was deleted last. So it is true as well if the event at this place is
-    gone, and none behind it.
+    Redis does not say which was deleted last. So this is also true if the event at this place is
+    gone and none follows.
     """
     if place == FIRST:
         return False

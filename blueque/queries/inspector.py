@@ -1,7 +1,7 @@
 """The reads of one Redis, for programs and for people.
 
-No KEYS and no SCAN. Only sets of listeners and of started tasks, the list of one listener and
-`failed` are read without a bound. Reads of many things at once are in listing.py and overview.py.
+It never uses KEYS or SCAN. Unbounded reads: the sets of listeners and of started tasks, the list of
+one listener, and `failed`. listing.py and overview.py read many things at once.
 """
 
 from __future__ import annotations
@@ -54,14 +54,12 @@ class Inspector:
         return load(self._redis, task_id)
 
     def checkpoint(self, task_id: str) -> dict[str, str]:
-        """Return the checkpoint from which the next attempt goes on, by the names in
-        docs/protocol/recovery.md, "Checkpoints".
-        """
+        """Return the checkpoint of a task; see docs/protocol/recovery.md, "Checkpoints"."""
         (reply,) = self._redis.read(("HGETALL", keys.checkpoint(task_id)))
         return as_hash(reply)
 
     def time_limit(self, task_id: str) -> dict[str, str]:
-        """Return the field `time_limit` of a task, if it has any."""
+        """Return the field `time_limit` of a task, if it has one."""
         (limit,) = self._redis.read(("HGET", keys.task(task_id), "time_limit"))
         return {} if limit is None else {"time_limit": limit}
 
@@ -71,7 +69,7 @@ class Inspector:
         return as_hash(reply)
 
     def now(self) -> float:
-        """Return the time of the Redis server. Ages are measured against it."""
+        """Return the time of the Redis server, against which ages are measured."""
         return read(self._redis, clock())
 
     def signs(self, task: Task, now: float | None = None) -> Signs:
@@ -92,7 +90,7 @@ class Inspector:
         return sorted(names)
 
     def has_schedule(self, name: str) -> bool:
-        """Tell whether there is a recurring task of this name."""
+        """Return whether there is a recurring task with this name."""
         (score,) = self._redis.read(("ZSCORE", keys.SCHEDULES, name))
         return score is not None
 
@@ -106,7 +104,7 @@ class Inspector:
         )
 
     def has_work(self, queue: str) -> bool:
-        """Tell whether a task is in the default line, or may be in another line."""
+        """Return whether a task is in the default line, or may be in another line."""
         return bool(self._redis.read(("EXISTS", keys.pending(queue), keys.lines(queue)))[0])
 
     def queue_seen(self, queue: str) -> QueueSeen:
@@ -114,7 +112,7 @@ class Inspector:
         return read(self._redis, queue_seen(queue))
 
     def settings(self, queues: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the hash of the settings of each queue. One that cannot be read is empty."""
+        """Return the settings of each queue as a hash; empty if it cannot be read."""
         names = [*queues]
         replies = self._redis.answers(*[("HGETALL", keys.settings(queue)) for queue in names])
         return {
@@ -127,8 +125,9 @@ class Inspector:
         return line_order.heads(self._redis, queue)
 
     def holders(self, queue: str, lock: str | None) -> list[Task]:
-        """Return the tasks that hold a lock, or, without a lock, that count as running in the
-        queue; see `tasks`.
+        """Return the tasks that hold a lock; without a lock, those that count as running in the queue.
+
+        They have the fields of `tasks`.
         """
         (ids,) = self._redis.read(
             ("SMEMBERS", keys.counted(queue) if lock is None else keys.lock(lock))
@@ -150,8 +149,9 @@ class Inspector:
         return [task for task in found if task.status == "started"]
 
     def contradicted_started(self, queue: str) -> dict[str, str]:
-        """Return entries of started tasks that contradict the hash of their task, each with the id
-        in it. It checks a hundred entries, picked at random.
+        """Return started entries that contradict the hash of their task, with its id.
+
+        It checks a hundred random entries.
         """
         place = Place("started", queue)
         (members,) = self._redis.read(("SRANDMEMBER", place.key, STARTED_AT_ONCE))
@@ -165,11 +165,9 @@ class Inspector:
         }
 
     def others_with_resources(self, queue: str, asker: str) -> dict[str, dict[str, int]]:
-        """Return the total resources of other listeners of the queue, in random order, of fifty
-        listeners.
+        """Return the total resources of other listeners of the queue, from a random sample of fifty.
 
-        Leaves out listeners that are dead or have an order, and those that share the resources of
-        the asker.
+        Leaves out listeners that are dead, have an order, or share the resources of `asker`.
         """
         (nodes,) = self._redis.read(("SRANDMEMBER", keys.listeners(queue), LISTENERS_AT_ONCE))
         random.shuffle(nodes)
@@ -210,14 +208,15 @@ class Inspector:
         return found
 
     def has_any_work(self, queues: Sequence[str]) -> bool:
-        """Tell whether any of the queues has, or may have, a task in line: one command."""
+        """Return whether any of the queues has, or may have, a task in line: one command."""
         return bool(
             self._redis.read(("EXISTS", *map(keys.pending, queues), *map(keys.lines, queues)))[0]
         )
 
     def has_anything(self, listeners: Sequence[tuple[str, str]]) -> bool:
-        """Tell whether any of these listeners, given by queue and node, holds a task, or its queue
-        has a task in line or scheduled: one command.
+        """Return whether any listener holds a task, or its queue has one to run: one command.
+
+        listeners: by queue and node.
         """
         names = [
             (
@@ -231,18 +230,14 @@ class Inspector:
         return bool(self._redis.read(("EXISTS", *chain.from_iterable(names)))[0])
 
     def markers(self, queue: str, node: str) -> tuple[bool, bool]:
-        """Tell whether the wake-up marker of a queue is set, and the marker of orders of one of its
-        listeners.
-        """
+        """Return whether the wake-up marker of a queue, and the order marker of a listener, are set."""
         work, orders = self._redis.read(
             ("ZCARD", keys.wake(queue)), ("ZCARD", keys.orders(queue, node))
         )
         return bool(work), bool(orders)
 
     def due(self, queues: Sequence[str], now: float) -> list[str]:
-        """Return which queues have a scheduled task that is due: one command if nothing is
-        scheduled.
-        """
+        """Return which queues have a scheduled task that is due: one command if nothing is scheduled."""
         if not self._redis.read(("EXISTS", *map(keys.scheduled, queues)))[0]:
             return []
         replies = self._redis.read(
@@ -254,7 +249,7 @@ class Inspector:
         return [queue for queue, found in zip(queues, replies, strict=True) if found]
 
     def listeners(self, queue: str) -> list[str]:
-        """Return the node ids of the queue's listeners, sorted, with those of 1.0.0."""
+        """Return the node ids of the queue's listeners, sorted, including those of 1.0.0."""
         (nodes,) = self._redis.read(("SMEMBERS", keys.listeners(queue)))
         return sorted(nodes)
 
@@ -264,9 +259,7 @@ class Inspector:
         return as_hash(reply)
 
     def registrations(self, listeners: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-        """Return the registrations of many listeners, given by queue and node: one round trip for
-        500.
-        """
+        """Return the registrations of listeners, given by queue and node: one round trip for 500."""
         found: list[dict[str, str]] = []
         for some in in_parts(listeners, REGISTRATIONS_AT_ONCE):
             replies = self._redis.read(
@@ -276,7 +269,7 @@ class Inspector:
         return found
 
     def nodes_of_started(self, queues: Sequence[str]) -> list[set[str]]:
-        """Return the nodes that the started tasks of each queue name: one round trip."""
+        """Return the nodes of the started tasks of each queue: one round trip."""
         replies = self._redis.read(*[("SMEMBERS", keys.started(queue)) for queue in queues])
         return [
             {member.rsplit(" ", 2)[0] for member in members if member.count(" ") >= 2}
@@ -289,15 +282,13 @@ class Inspector:
         return list(held)
 
     def held(self, listeners: Sequence[tuple[str, str]]) -> list[list[str]]:
-        """Return the ids of the tasks that each of these listeners holds, newest first: one round
-        trip.
-        """
+        """Return the ids of the tasks that each listener holds, newest first: one round trip."""
         return self._redis.read(
             *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node in listeners]
         )
 
     def count_later(self, queues: Sequence[str]) -> tuple[int, int]:
-        """Return how many tasks of these queues are blocked and how many scheduled: one round trip."""
+        """Return how many tasks of these queues are blocked, and how many scheduled: one round trip."""
         reads: list[Command] = [("ZCARD", keys.blocked(queue)) for queue in queues]
         reads += [("ZCARD", keys.scheduled(queue)) for queue in queues]
         counts = self._redis.read(*reads)
@@ -313,14 +304,14 @@ class Inspector:
     def with_contents(self, tasks: Sequence[Task], names: Sequence[str] = ("what",)) -> list[Task]:
         """Return these tasks with further fields, for people.
 
-        names: of fields; `what` stands for the parameters of a task without a name of its own.
+        names: of fields; `what` means the parameters of a task that has no title.
         A field of more than 16 KiB is replaced by its size. Two round trips for a thousand fields,
         and at most 4 MiB.
         """
         return with_contents(self._redis, tasks, names)
 
     def archiving(self, queues: Sequence[str]) -> list[dict[str, str]]:
-        """Return the record of the open archive batch of each queue; empty for a queue without one."""
+        """Return the record of the open archive batch of each queue; empty if there is none."""
         return [
             as_hash(reply)
             for reply in self._redis.read(*[("HGETALL", keys.archive(queue)) for queue in queues])
@@ -331,12 +322,10 @@ class Inspector:
         return listing.all_nodes(self._redis)
 
     def overview(self, only: Collection[str] | None = None) -> Overview:
-        """Return the state of everything: at most six round trips for any number of tasks and
-        queues.
+        """Return the state of everything: at most six round trips for any number of tasks and queues.
 
-        Of each queue the 10,000 lines of the highest priority are counted.
-        only: the queues to look at; None: all. Workflows, recurring tasks and the server are read in
-            any case.
+        In each queue the 10,000 lines of the highest priority are counted.
+        only: the queues to read; None: all. Workflows, recurring tasks and the server are always read.
         """
         return overview.overview(self._redis, only)
 
@@ -347,15 +336,14 @@ class Inspector:
         limit: int,
         choice: Choice | None = None,
     ) -> Listing:
-        """Return at most `limit` tasks of these queues and statuses, in the order of
-        `listing.STATUSES`: three round trips; a few more if there are too many lists to read so many
-        tasks of each.
+        """Return at most `limit` tasks of these queues and statuses, by status as in
+        `listing.STATUSES`.
 
-        Order within a status: pending tasks by turn, scheduled tasks by eta, finished tasks newest
-        first, others longest in the status first. Of each queue 100 lines besides the default line
-        are read.
-        choice: a filter and another order. With it 100,000 tasks in all are searched, a thousand in
-            a round trip, and the search ends when 20,000 of them match.
+        Within a status: pending tasks by turn, scheduled tasks by eta, finished tasks newest first,
+        others longest in the status first. In each queue 100 lines besides the default line are
+        read. Three round trips, and more if there are very many lists.
+        choice: a filter and another order. It searches 100,000 tasks, a thousand in each round
+            trip, and stops at 20,000 matches.
         """
         if choice is not None:
             # here: what a listener imports, each of its forks copies
@@ -365,18 +353,20 @@ class Inspector:
         return listing.listing(self._redis, queues, statuses, limit)
 
     def tags(self, prefix: str = "", limit: int = 1000) -> tuple[list[TagSeen], bool]:
-        """Return the tags that begin so, with the numbers of their tasks, and whether there are more."""
+        """Return the tags with this prefix and their numbers of tasks, and whether there are more."""
         return list_tags(self._redis, prefix, limit)
 
     def tagged(self, tags: Sequence[str]) -> tuple[list[str], bool]:
-        """Return the ids of the tasks with all of these tags by their index, and whether there may
-        be more: of each tag, 10,000 are read. Raises InvalidInput, InvalidType.
+        """Return the ids of the tasks that have all of these tags, and whether there may be more.
+
+        It reads 10,000 ids of each tag. Raises InvalidInput, InvalidType.
         """
         return tagged(self._redis, tags)
 
     def group_members(self, names: Sequence[str]) -> tuple[list[str], bool]:
-        """Return the ids of the tasks of these groups and workflows, and whether there may be more: of
-        each, 100,000 are read. Raises InvalidType.
+        """Return the ids of the tasks of these groups and workflows, and whether there may be more.
+
+        It reads 100,000 ids of each. Raises InvalidType.
         """
         from blueque.queries import groups
 
@@ -384,50 +374,50 @@ class Inspector:
         return [*chain(*found)], any(len(ids) == groups.MOST for ids in found)
 
     def inquire(self, task_id: str) -> Inquiry:
-        """Return everything that bears on why a task does not run: at most six round trips, each
-        bounded; more if it waits for blocked tasks, see `broken`.
+        """Return everything that may explain why a task does not run: at most six round trips.
+
+        It takes more if the task waits for blocked tasks, see `broken`.
         """
         return why_facts.inquire(self._redis, task_id)
 
     def inquire_all(self, tasks: Sequence[Task]) -> list[Inquiry]:
-        """Return the same of each of these pending tasks: four round trips for all of them.
+        """Do as `inquire` for each of these pending tasks: four round trips for all of them.
 
         tasks: with the fields in `listing.SHOWN`.
         """
         return why_facts.inquire_many(self._redis, tasks) if tasks else []
 
     def dependencies(self, task: Task) -> Dependencies:
-        """Return what a task waits for, and which tasks wait for it: two round trips, or none."""
+        """Return what a task waits for, and which tasks wait for it: at most two round trips."""
         return dependencies.dependencies(self._redis, task)
 
     def broken(self, ids: Sequence[str]) -> dict[str, list[Task]]:
-        """Return the tasks and groups that hold up each of these blocked tasks, if any do: they have
-        ended in another way than wanted, or are gone; also further up. Blocked tasks that are about
-        to be cancelled for that are left out. Two round trips for twenty tasks.
+        """Return the tasks and groups that hold up each of these blocked tasks.
+
+        They, or others that they wait for, did not end as wanted or are gone. Blocked tasks that
+        will be cancelled for that reason are left out. Two round trips for twenty tasks.
         """
         return dependencies.broken(self._redis, ids, dependencies.MOST)
 
     def broken_in(self, queues: Sequence[str]) -> dict[str, list[Task]]:
-        """Return the same of all blocked tasks of these queues.
+        """Do as `broken` for all blocked tasks of these queues.
 
-        10,000 blocked tasks in all are searched, the same number of each queue.
+        It searches 10,000 blocked tasks in all, equally many of each queue.
         """
         return dependencies.broken_in(self._redis, queues)
 
     def cause(self, task: Task) -> Task | None:
         """Return the task or group that caused the cancellation of a task; None: there is none.
 
-        If that was cancelled because of another one itself, it is the first of them.
+        If that was cancelled because of another one, it is the first of the chain.
         """
         above = dependencies.causes(self._redis, [task]).get(task.id)
         return above[-1] if above else None
 
     def graph(self, task_id: str) -> Graph:
-        """Return the tasks that a task waits for, those that these wait for, and so on; and the
-        tasks that wait for it.
+        """Return the tasks that a task waits for, directly or not, and the tasks that wait for it.
 
-        task_id: or the name of a group in conditions. It has its tasks in the place of those that a
-            task waits for.
+        task_id: or the name of a group in conditions, which stands for its tasks.
         At most 22 round trips, 20 levels and a thousand tasks in each direction.
         """
         # here: what a listener imports, each of its forks copies
@@ -436,7 +426,7 @@ class Inspector:
         return task_graph.load(self._redis, task_id)
 
     def has_group(self, name: str) -> bool:
-        """Tell whether there is a group of tasks with this name."""
+        """Return whether there is a group of tasks with this name."""
         return bool(self._redis.read(("EXISTS", keys.group(name)))[0])
 
     def group_names(self) -> list[str]:
@@ -446,25 +436,25 @@ class Inspector:
         return groups.names(self._redis)
 
     def statistics(self, queues: Sequence[str], days: int) -> list[Statistics]:
-        """Return the numbers of these queues, as `Client.get_statistics` does: one round trip, and
-        one for each 500 days.
+        """Do as `Client.get_statistics` for several queues.
+
+        One round trip, and one for each 500 days of a queue.
         """
         return statistics.load(self._redis, queues, days)
 
     def failures(self, queues: Sequence[str], days: int) -> Failures:
-        """Return what failed in these queues, grouped by error type; see failures.py."""
+        """Return the failures in these queues, grouped by error type; see failures.py."""
         # here: what a listener imports, each of its forks copies
         from blueque.queries import failures
 
         return failures.failures(self._redis, queues, days)
 
     def find(self, prefix: str) -> list[str]:
-        """Return the ids that start with a prefix, sorted, 20 at most. A whole id is found, too.
+        """Return the ids that start with a prefix, sorted, at most 20.
 
-        A prefix only matches UUIDs. An id that a producer has chosen is only found whole, and so is any
-        by a prefix of less than 4 characters. Searches the newest 10,000 tasks
-        of each queue, 1,000 at each end of its lists, and the next 100 of 100 lines: two round
-        trips for 20 queues.
+        A prefix of at least 4 characters matches UUIDs; any other id must be whole. It searches the
+        newest 10,000 tasks of each queue, 1,000 at each end of its lists, and the next 100 of 100
+        lines. Two round trips for 20 queues.
         """
         # here: what a listener imports, each of its forks copies
         from blueque.queries import search

@@ -1,10 +1,9 @@
 """How many tasks of a queue waited, ran and failed on which days, and for how long.
 
-The numbers are those that the transitions counted: docs/protocol.md, "Events". Counts, means and
-standard deviations are exact. Quantiles are estimates, because only buckets are kept: each is right
-to the width of its bucket, a second up to a minute, a minute up to an hour, an hour up to a day.
-Mean and deviation bound them further: tasks that all run for 7 ms are all in the bucket of the
-first second, and still their quantiles are 7 ms.
+The transactions count them, see docs/protocol.md, "Events". Counts, means and standard deviations
+are exact. Quantiles are estimates, because Redis keeps buckets only: a second wide up to a minute,
+a minute up to an hour, an hour up to a day. Mean and deviation bound them further: if all tasks run
+for 7 ms, the quantiles are 7 ms, although the first bucket is a second wide.
 """
 
 from __future__ import annotations
@@ -44,8 +43,9 @@ _NUMBERS = {name: number for number, name in enumerate(histogram.NAMES)}
 class Durations(NamedTuple):
     """How long something took.
 
-    counted: how often it happened. mean, deviation: in seconds, the standard deviation; None: it
-        did not happen, or, in `totals`, the squares are not kept.
+    counted: how often it happened.
+    mean, deviation: in seconds; the deviation is the standard deviation. None: it did not happen,
+        or, in `totals`, the squares are not kept.
     buckets: how often it happened, by number of bucket; see histogram.py.
     """
 
@@ -55,17 +55,17 @@ class Durations(NamedTuple):
     buckets: Mapping[int, int]
 
     def quantile(self, share: float) -> float | None:
-        """Return an estimate, in seconds, of the duration that this share did not exceed. None: it
-        did not happen.
+        """Estimate the duration in seconds that this share did not exceed. None: it did not happen.
 
-        It is within what the mean and the deviation allow, and never more than `longest`.
+        It lies within what the mean and the deviation allow, and never exceeds `longest`.
         """
         return histogram.quantile(self.buckets, share, self._least(share), self._most(share))
 
     @property
     def longest(self) -> float | None:
-        """A bound of the longest duration, in seconds: the end of its bucket, or less by the mean
-        and the deviation.
+        """An upper bound of the longest duration, in seconds.
+
+        It is the end of the last bucket, or less where mean and deviation allow.
         """
         if not self.buckets:
             return None
@@ -73,8 +73,8 @@ class Durations(NamedTuple):
         return max(min(histogram.end(last), self._most(1.0)), histogram.start(last))
 
     def _most(self, share: float) -> float:
-        """Return an upper bound of the quantile, by Cantelli's inequality, or by Markov's without a
-        deviation.
+        """Return an upper bound of the quantile, by the inequality of Cantelli, or of Markov
+        without a deviation.
         """
         if self.mean is None:
             return math.inf
@@ -92,10 +92,11 @@ class Durations(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The counts of a queue. events: how often each happened, as in docs/protocol.md, "Events".
+    """The counts of a queue.
 
-    errors: failed attempts by error type, with those that were retried. seconds, squares: sums of
-        the durations of each event.
+    events: how often each happened, see docs/protocol.md, "Events".
+    errors: failed attempts by error type, also those that were retried.
+    seconds, squares: sums of the durations of each event.
     buckets: the durations of each event, by number of bucket.
     """
 
@@ -120,7 +121,7 @@ class Numbers(NamedTuple):
 
     @property
     def expired(self) -> int:
-        """How many tasks had not started in time, and were cancelled or moved."""
+        """How many tasks did not start in time and were cancelled or moved."""
         return self.events.get("expired", 0)
 
     @property
@@ -130,9 +131,7 @@ class Numbers(NamedTuple):
 
     @property
     def lost(self) -> int:
-        """How many attempts ended because their listener or their node was gone, with and without a
-        retry.
-        """
+        """How many attempts were lost with their listener or node, with or without a retry."""
         return sum(self.errors.get(kind, 0) for kind in LOST)
 
     @property
@@ -143,9 +142,7 @@ class Numbers(NamedTuple):
 
     @property
     def waiting(self) -> Durations:
-        """How long tasks were in line until a listener took them, without the time until they were
-        due.
-        """
+        """How long tasks waited in line for a listener, without the time before they were due."""
         return self.durations("reserved")
 
     @property
@@ -154,9 +151,7 @@ class Numbers(NamedTuple):
         return self.durations("complete")
 
     def durations(self, event: str) -> Durations:
-        """Return the durations recorded for this event: `reserved`, `complete`, `failed`,
-        `cancelled`.
-        """
+        """Return the durations of this event: `reserved`, `complete`, `failed` or `cancelled`."""
         buckets = self.buckets.get(event, {})
         count = sum(buckets.values())
         if not count:
@@ -167,8 +162,9 @@ class Numbers(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """The numbers of a queue: `days` by day in UTC, as 2026-11-22, the oldest first, with the days
-    that have none.
+    """The numbers of a queue.
+
+    days: by UTC day, such as 2026-11-22, oldest first, including days without any.
     """
 
     queue: str
@@ -177,9 +173,7 @@ class Statistics(NamedTuple):
 
 
 class Usual(NamedTuple):
-    """A quarter of the tasks of a queue ran for less than `low` seconds, and a quarter for more
-    than `high`: estimates.
-    """
+    """The middle half of the run times of a queue: from `low` to `high` seconds, as estimates."""
 
     low: float
     high: float
@@ -188,10 +182,9 @@ class Usual(NamedTuple):
 def load(
     redis: Redis, queues: Sequence[str], days: int, now: float | None = None
 ) -> list[Statistics]:
-    """Return the numbers of these queues for the last `days` days, today included: in UTC, by the
-    clock of Redis.
+    """Return the numbers of these queues for the last UTC days, with today, by the clock of Redis.
 
-    One round trip for the time, if it is not given, and one for each 500 days of a queue.
+    One round trip for the time, unless it is given, and one for each 500 days of a queue.
     """
     require_whole(days, "days", 1, MOST_DAYS)
     if now is None:
@@ -210,7 +203,7 @@ def load(
 
 
 def is_quiet(task: Task) -> bool:
-    """Tell whether a task runs and reports no progress."""
+    """Return whether a task runs and reports no progress."""
     return task.status == "started" and read_progress(task.fields.get("progress", "")).share is None
 
 
@@ -235,7 +228,7 @@ def tail(ran: Durations) -> float | None:
 
 
 def read_numbers(fields: Mapping[str, str]) -> Numbers:
-    """Return the numbers of a hash, without fields that another program has written."""
+    """Return the numbers in a hash, without fields of other programs."""
     events: dict[str, int] = {}
     errors: dict[str, int] = {}
     seconds: dict[str, float] = {}

@@ -36,9 +36,9 @@ _BEGINS = ("started", "restored", "reasserted")
 class Run(NamedTuple):
     """One attempt while its process ran.
 
-    node: the last listener that watched it. began, ended: in Unix seconds; ended is None while it
-        runs.
-    outcome: complete, failed, cancelled, released, lost; None while it runs.
+    node: the last listener that watched it.
+    began, ended: Unix seconds; `ended` is None while it runs.
+    outcome: complete, failed, cancelled, released or lost; None while it runs.
     """
 
     task: str
@@ -51,11 +51,11 @@ class Run(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """The runs that overlap a time span, the earliest first.
+    """The runs that overlap a time span, earliest first.
 
-    since, until: the span, by the clock of Redis. cut: the queues whose events at its beginning are
-        gone, or were not read.
-    has_more: more tasks run now than it contains.
+    since, until: the span, by the clock of Redis.
+    cut: the queues whose first events are gone or were not read.
+    has_more: more tasks run now than are listed.
     deaths: the listeners that were found dead, and when, in Unix seconds.
     """
 
@@ -68,10 +68,11 @@ class Timeline(NamedTuple):
 
 
 def load(redis: Redis, queues: Sequence[str], seconds: float, most: int | None = None) -> Timeline:
-    """Return what ran in the last `seconds` seconds: three round trips for what runs now, and one for 4
-    queues.
+    """Return what ran in the last `seconds` seconds.
 
-    most: events of all queues together that are read, the newest, in two round trips; None: 10,000 of each queue.
+    Three round trips for what runs now, and one for each 4 queues.
+    most: how many of the newest events of all queues together are read, in two round trips; None:
+        10,000 of each queue.
     """
     until = read(redis, clock())
     since = until - seconds
@@ -96,9 +97,7 @@ def load(redis: Redis, queues: Sequence[str], seconds: float, most: int | None =
 
 
 def silenced(found: Timeline, nodes: Iterable[Node]) -> Timeline:
-    """Return a timeline in which what listeners run that are not heard ends at their last beats, as
-    `not heard`.
-    """
+    """Return a timeline in which runs of unheard listeners end at their last beats, as `not heard`."""
     last = {node.id: found.until - node.seen for node in nodes if node.is_unheard and node.seen}
     runs = [
         run._replace(ended=max(last[run.node], run.began), outcome="not heard")
@@ -112,7 +111,7 @@ def silenced(found: Timeline, nodes: Iterable[Node]) -> Timeline:
 def _each(
     redis: Redis, queues: Sequence[str], since: float
 ) -> Iterator[tuple[str, Sequence[Any], bool]]:
-    """Yield the newest entries of each queue, the last first, and whether there may be more."""
+    """Yield the newest entries of each queue, newest first, and whether there may be more."""
     for some in in_parts(queues, QUEUES_AT_ONCE):
         asked = [_newest(queue, since, MOST_EVENTS) for queue in some]
         for queue, entries in zip(some, redis.read(*asked), strict=True):
@@ -122,7 +121,7 @@ def _each(
 def _shared(
     redis: Redis, queues: Sequence[str], since: float, most: int
 ) -> Iterator[tuple[str, Sequence[Any], bool]]:
-    """Yield the same for a number of entries in all. What quiet queues leave, the others get."""
+    """Do the same for a number of entries in all. Busy queues get what quiet ones leave."""
     if not queues:
         return
     share = max(most // len(queues), 1)
@@ -166,7 +165,7 @@ def over(events: Iterable[Event], since: float) -> list[Run]:
 
 
 def _began(event: Event, since: float) -> float | None:
-    """Return when a run began that ended with this event, if its begin is not known otherwise."""
+    """Return when a run began that ended with this event, if its beginning was not seen."""
     took, began = event.facts.get("took"), event.facts.get("began")
     if isinstance(took, (int, float)):
         return event.at - took

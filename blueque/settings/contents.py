@@ -1,4 +1,4 @@
-"""Config: what a blueque.toml says."""
+"""Config: the contents of a blueque.toml."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ RUNS = ("handler", "exec", "modules")
 
 
 class ScheduleConfig(NamedTuple):
-    """A recurring task.
+    """A recurring task in blueque.toml.
 
-    queue, parameters: of the task that comes each time. options: what else
-    `blueque.producer.schedules.define` takes, durations in seconds and sizes in bytes.
+    queue, parameters: of each task that it makes.
+    options: other arguments of `blueque.producer.schedules.define`, in seconds and bytes.
     """
 
     queue: str
@@ -29,18 +29,19 @@ class ScheduleConfig(NamedTuple):
 
 
 class Config(NamedTuple):
-    """A whole file; without one, nothing is said of anything.
+    """The contents of a blueque.toml; without a file, all of it is empty.
 
-    Settings are mappings by their keys in table.py, with durations in seconds and sizes in bytes.
-    listener, redis, scheduler, web: what their tables say. queues: what the table of each queue says;
-        `retention` of a queue has a key for each status, as "retention.failed".
-    retention: of queues whose own table says nothing of the status.
-    statistics_keep: for how many days the numbers of a day are kept.
-    redact: patterns of names whose values are not shown in parameters.
+    Settings are mappings by the keys in table.py, durations in seconds and sizes in bytes.
+    listener, redis, scheduler, web: the tables of these names.
+    queues: the table of each queue. Its `retention` has a key for each status, such as
+        "retention.failed".
+    retention: for queues that do not set it.
+    statistics_keep: how many days the daily numbers are kept.
+    redact: patterns of names whose values are hidden in shown parameters.
     payloads: how parameters, results and the like are stored.
-    schedules: the recurring tasks, by name; `blueque schedule apply` brings them to Redis.
-    aliases: the names of queues, by their second names, which are not in Redis.
-    fanouts: the queues that each get a task, by the name of the fan-out.
+    schedules: the recurring tasks, by name. `blueque schedule apply` writes them to Redis.
+    aliases: the names of queues, by their aliases, which are not in Redis.
+    fanouts: the queues of each fan-out, by its name.
     document: the file as it was read, before it was checked.
     """
 
@@ -62,17 +63,18 @@ class Config(NamedTuple):
     document: Mapping[str, Any] = _EMPTY
 
     def queue(self, name: str) -> Mapping[str, Any]:
-        """Return what the table of a queue says; empty: it has none."""
+        """Return the table of a queue; empty if it has none."""
         return self.queues.get(name, _EMPTY)
 
     def of_clients(self) -> ClientSettings:
-        """Return what the environment says of all queues of a client, or else the file. Raises
-        InvalidInput.
+        """Return the settings of clients for all queues: from the environment, else the file.
+
+        Raises InvalidInput.
         """
         return ClientSettings.of(self.statistics_keep, self.aliases, self.redis, self.payloads)
 
     def has_handler(self, queue: str, environ: Mapping[str, str] = os.environ) -> bool:
-        """Tell whether the file or a variable names what runs the tasks of a queue."""
+        """Return whether the file or an environment variable names what runs the tasks of a queue."""
         return any(
             environ.get(f"BLUEQUE_{key.upper()}")
             or key in self.queue(queue)
@@ -81,9 +83,9 @@ class Config(NamedTuple):
         )
 
     def retention_of(self, queue: str, settings: Mapping[str, Keep] = _EMPTY) -> dict[str, Keep]:
-        """Return how long the finished tasks of a queue stay, by every status in which one may end.
+        """Return how long the finished tasks of a queue are kept, by status.
 
-        settings: what those of the queue in Redis say.
+        settings: the settings of the queue in Redis.
         """
         own = self.queue(queue)
         named = {

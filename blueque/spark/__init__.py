@@ -1,8 +1,7 @@
 """blueque.spark: Blueque for programs that use PySpark. `import blueque.spark as bs`.
 
-A table of contents: importing it neither imports pyspark nor starts Java; the first use of a name
-imports the module that has it. No module here has the name of a public function, because it would
-hide it.
+Importing it neither imports pyspark nor starts Java; the first use of a name imports its module. No
+module here has the name of a public function, which it would hide.
 
 May import: archives/ and what is below it. Begin with sessions.py. The rows of a frame go to Redis
 through enqueueing, write_options, layout, frames and writer; then through producer/keyed_groups,

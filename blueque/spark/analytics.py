@@ -1,7 +1,6 @@
-"""How long tasks waited and ran, and why they failed: tables over what `read` and `read_archive`
-return.
+"""Tables of how long tasks waited and ran, and why they failed, from `read` and `read_archive`.
 
-Each is computed in Spark and has a row per group. Source: Qless's statistics by queue and day.
+Spark computes each, with a row per group. Source: Qless's statistics by queue and day.
 """
 
 from __future__ import annotations
@@ -24,14 +23,15 @@ _SPREAD = ("n", "mean", "variance", "max", "p50", "p90", "p99")
 
 
 def stats(df: DataFrame, by: str | Iterable[str] = ("queue", "day")) -> DataFrame:
-    """Return how many tasks there were, how they ended, and how long they waited and ran: a row per
-    group.
+    """Return how many tasks there were, how they ended, and how long they waited and ran.
 
-    df: a table of tasks. by: columns of it, or "day": the UTC day on which a task finished (of
-    1.0.0: was last touched). n, complete, failed, cancelled, restarted (started more than once). Of
-    wait and run, in seconds: wait_n (of how many it is known), wait_mean, wait_variance (of all,
-    not of a sample), wait_max, wait_p50, wait_p90, wait_p99 (approximate: their rank is right to 1
-    in 1,000); null where it is known of none. Raises InvalidInput, InvalidType.
+    df: a table of tasks.
+    by: columns of it, or "day": the UTC day on which a task finished (of 1.0.0: was last updated).
+        One row per group, with n, complete, failed, cancelled and restarted (started more than
+        once). For wait and run, in seconds: wait_n (how many are known), wait_mean, wait_variance
+        (of all, not of a sample), wait_max, wait_p50, wait_p90 and wait_p99 (approximate: the rank
+        is within 1 in 1,000); null if none is known.
+    Raises InvalidInput, InvalidType.
     """
     groups = names(by)
     rows = measured(df, ("wait", "run"), (*groups, "status", "attempts"))
@@ -59,12 +59,14 @@ def summed(rows: DataFrame, by: Sequence[str]) -> DataFrame:
 def histogram(
     df: DataFrame, of: Literal["run", "wait"] = "run", by: str | Iterable[str] = ("queue", "day")
 ) -> DataFrame:
-    """Return how many tasks ran (or waited) how long, in Qless's buckets: a row per group and
-    bucket that has any.
+    """Return how many tasks ran (or waited) for how long, in Qless's buckets.
 
-    bucket: s0 to s59, m1 to m59, h1 to h23, d1 to d366 (and longer). number: its place among them,
-    from 0. since: the shortest duration in it, in seconds. n: how many. Buckets of several groups
-        add up. Raises InvalidInput, InvalidType.
+    One row per group and bucket that has any. Buckets of several groups add up.
+    bucket: s0 to s59, m1 to m59, h1 to h23, d1 to d366 (and longer).
+    number: its place among them, from 0.
+    since: the shortest duration in it, in seconds.
+    n: how many tasks.
+    Raises InvalidInput, InvalidType.
     """
     if of not in ("run", "wait"):
         raise InvalidInput(f"of is 'run' or 'wait', not {of!r}")
@@ -90,10 +92,11 @@ def counted(rows: DataFrame, of: str, by: Sequence[str]) -> DataFrame:
 
 
 def failures(df: DataFrame, by: str | Iterable[str] = ("queue",)) -> DataFrame:
-    """Return how often each type of error came, the most frequent first: a row per group and type.
+    """Return how often each type of error occurred, the most frequent first.
 
-    error_type: as recorded; without one (1.0.0 records none) the first word of the error, or
-        "unknown". n: how many tasks.
+    One row per group and type.
+    error_type: as recorded; without one (1.0.0 records none) the first word of the error, or "unknown".
+    n: how many tasks.
     task_id, error, last: the newest of them, its message, and when it failed.
     Raises InvalidInput, InvalidType.
     """
@@ -116,9 +119,7 @@ def grouped(failed: DataFrame, by: Sequence[str], *also: Column) -> DataFrame:
 
 
 def _spread(measure: str) -> Iterator[Column]:
-    """Yield the statistics of a column of seconds; the percentiles in one array, for one pass over
-    the values.
-    """
+    """Yield the statistics of a column of seconds, the percentiles in one array to need one pass only."""
     seconds = sql.col(f"_{measure}")
     yield sql.count(seconds).alias(f"{measure}_n")
     yield sql.avg(seconds).alias(f"{measure}_mean")

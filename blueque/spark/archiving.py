@@ -1,8 +1,7 @@
 """Archives with Spark: its workers write the files, and read them as a table.
 
-The claim on a queue, and when a task is deleted from Redis, are as without Spark, see
-blueque/archives. So each kind goes on where the other was killed, and both may write into one
-archive.
+The claim on a queue, and the moment at which a task is deleted from Redis, are as without Spark,
+see blueque/archives. So either continues where the other was killed, and both may share an archive.
 """
 
 from __future__ import annotations
@@ -56,16 +55,15 @@ def archive(
     by_group: bool | None = None,
     unverified: bool = False,
 ) -> Archived:
-    """Move the finished tasks of a queue into Parquet files by queue and day, and delete them from
-    Redis.
+    """Move the finished tasks of a queue into Parquet files by queue and day, and delete them from Redis.
 
-    As `blueque.archive`, but the workers of Spark read and write, 50,000 tasks at a time. They need
-    the same directory as the driver, by the same path, and the same address of Redis. The next run,
-    of either kind, goes on where one was killed.
-    older_than: seconds since their end, or as "7d". limit: the most tasks. by_group, unverified: see
-        `blueque.archive`.
-    Raises ArchiveRefused, InvalidInput, RedisAway; JobFailed when the workers fail for another
-    reason.
+    As `blueque.archive`, but the workers of Spark read and write, 50,000 tasks at a time. They must
+    reach the directory by the same path as the driver, and Redis at the same address. The next run,
+    of either kind, continues one that was killed.
+    older_than: seconds since their end, or text such as "7d".
+    limit: the most tasks to move.
+    by_group, unverified: see `blueque.archive`.
+    Raises ArchiveRefused, InvalidInput, RedisAway; JobFailed when the workers fail for another reason.
     """
     address = units.redis_url()[0] if url is None else url
     return archive_with(
@@ -91,17 +89,17 @@ def read_archive(
     unverified: bool = False,
     schema: StructType | str | None = None,
 ) -> DataFrame:
-    """Return the tasks in an archive as a DataFrame, with the columns of `bs.read` but listed_as,
-    and `other` and `day`.
+    """Return the tasks in an archive as a DataFrame: the columns of `bs.read` except listed_as, and
+    `other` and `day`.
 
-    It holds what is published now, each row once, even while tasks are archived. A later query
-    fails if a file that it needs was removed since; read the archive again then.
+    It has what is published now, each row once, even while tasks are archived. A later query fails
+    if one of its files was removed since; read the archive again then.
     latest: only the newest state of a task that was archived more than once, because it was put in
-        line again. That needs one look at all ids at once; without it nothing is read before a
-        query.
+        line again. This reads all ids at once; otherwise nothing is read before a query.
     queue, days, group: only the tasks of that queue, of the days from the first to the last of the
-        two, and of that group. unverified: see `blueque.archive`. schema: of the results, as for
-        `bs.read`.
+        two, and of that group.
+    unverified: see `blueque.archive`.
+    schema: of the results, as for `bs.read`.
     Raises ArchiveRefused, InvalidInput.
     """
     place = opening.open_(directory, unverified)
@@ -213,7 +211,7 @@ def _latest(frame: DataFrame) -> DataFrame:
 
 
 def _count_unique(place: Archive, paths: Sequence[str]) -> int | None:
-    """Return how many tasks these files have. None: they have a task twice."""
+    """Return how many tasks these files have. None: a task is in them twice."""
     from pyarrow import parquet as pq  # here: pyarrow is imported only when needed, see arrow.py
 
     pa = arrow.pyarrow()

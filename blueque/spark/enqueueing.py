@@ -1,8 +1,7 @@
-"""enqueue: makes a task of each row of a frame by a job of Spark, once, even if parts of it fail
-    and are tried again.
+"""enqueue: makes a task of each row of a frame in a Spark job, once, even if parts of it are retried.
 
-The frame is brought into one form inside the JVM (frames.py) and written by Python in the workers
-(writer.py). They report to this process, which commits.
+The JVM brings the frame into one form (frames.py), and Python in the workers writes it (writer.py).
+They report to this process, which commits.
 """
 
 from __future__ import annotations
@@ -42,10 +41,11 @@ log = logging.getLogger("blueque")
 class Enqueued(NamedTuple):
     """The result of `enqueue`.
 
-    group: that the tasks are in; None: the keys count in the whole queue. `after=` of other tasks
-        takes the result of a call with a group.
-    rows: of the frame. tasks: of the group, or all new tasks if there is no group. new: the tasks
-        that did not exist when this call began.
+    group: the group of the tasks; None: the keys count in the whole queue. `after=` of other tasks
+        takes a result with a group.
+    rows: of the frame.
+    tasks: how many the group has; without a group, how many are new.
+    new: how many tasks did not exist when this call began.
     url: the Redis that has them, with its password.
     """
 
@@ -72,7 +72,7 @@ class Enqueued(NamedTuple):
             return group.progress()
 
     def requeue(self, by: str | None = None) -> list[str]:
-        """Put the failed and cancelled tasks in line again, and return their ids."""
+        """Put the failed and cancelled tasks in line again and return their ids."""
         with self._opened() as group:
             return group.requeue(by)
 
@@ -94,12 +94,12 @@ class Enqueued(NamedTuple):
 
     @property
     def duplicates(self) -> int:
-        """How many rows have made no new task."""
+        """How many rows made no new task."""
         return self.rows - self.new
 
     @property
     def is_replay(self) -> bool:
-        """Every row had its task before, so nothing was written."""
+        """Whether every row had its task before, so that nothing was written."""
         return self.rows > 0 and not self.new
 
 
@@ -123,36 +123,35 @@ def enqueue(
     append: bool = False,
     **options: Unpack[SharedOptions],
 ) -> Enqueued:
-    """Put a task in line for each row of a frame by a job of Spark, and return the result.
+    """Put a task in line for each row of a frame, in a Spark job.
 
-    key: the column, or columns, by which a row makes only one task: values of the data, which are
-        the same whenever Spark computes the frame. With a `group` the key counts in that group, as
-        long as its record is kept, even when its tasks were deleted; without one it counts in the
-        queue, as for `Queue.enqueue`. Rows are visible as they are written: after a failure call
-        the same again.
-    group: the group that all tasks join. If it is not there, the call opens it, and closes it at
-        its end. The same call again makes what is missing, and nothing twice. A group that is
-        closed takes no new keys (WrongGroup). One that another program has opened is left open.
-    params: the columns that make the parameters, as a dict; one that is not in a list is all of
-        them, and text stays a str. If left out: all columns but those of eta and priority. json:
-        the one text column holds JSON.
-    Columns are named, in any case as in Spark, or are Columns such as `F.col("id")`.
-    eta: a column of timestamps or Unix seconds, null for at once; or a value for all. priority: a
-        column, or a value for all.
-    keep: how long the group counts after its end, or without one the key; 90d, or 1d.
-    max_bytes: the most bytes of parameters.
-    check: check all rows before any is written. Spark computes the frame once, and
-        keeps the columns that are needed until all is written, in the memory and on the disks of
-        its workers. Without it, a refused row fails the job when it is reached, and is the cause
-        of JobFailed.
+    Columns are named, in any case as in Spark, or given as Columns such as `F.col("id")`.
+    key: the column or columns that identify a task, so that a row makes only one. Use values that
+        are the same whenever Spark computes the frame. With a `group` the key counts in that group
+        until its `keep` is over, even if its task was deleted; else in the queue, as for
+        `Queue.enqueue`. Tasks may start while others are still written. After a failure, repeat the call.
+    group: the group that all tasks join. The call opens a missing group and closes it at its end. A
+        repeated call makes what is missing, and nothing twice. A closed group takes no new keys
+        (WrongGroup). A group that another program has opened stays open.
+    params: the columns that make the dict of parameters. A name outside of a list: its value is the
+        parameters, and text stays a str. Default: all columns but those of eta and priority.
+    json: the only text column holds JSON.
+    eta: a column of timestamps or Unix seconds, null for at once; or a value for all.
+    priority: a column, or a value for all.
+    keep: how long the group counts after its end (90d), or the key without a group (1d).
+    max_bytes: the size limit of parameters.
+    check: check all rows before any is written. Spark computes the frame once and keeps the needed
+        columns in the memory and on the disks of its workers until all is written. Without it, a
+        refused row fails the job when it is reached, and is the cause of JobFailed.
     after: what all tasks wait for: the result of another call that has a group, groups, ids, or
-        `blueque.after`; 100 at most. broken: as for `Queue.enqueue`.
-    hold: "until_collected": retention leaves the tasks alone until `collected` of the result is
-        called, for 30 days at most; or another such time.
-    append: add rows with new keys to the group, even if it was closed, and close it again.
-    The other options are those of `Queue.enqueue`, for all tasks.
+        `blueque.after`; at most 100.
+    broken: as for `Queue.enqueue`.
+    hold: "until_collected": retention keeps the tasks until you call `collected` of the result, for
+        at most 30 days. Or another time.
+    append: add rows with new keys to the group, even if it is closed, and close it again.
+    options: of all tasks, as for `Queue.enqueue`.
     Raises InvalidInput before anything is written; WrongGroup; NoSuchGroup; JobFailed; what
-    `Queue.enqueue` raises.
+        `Queue.enqueue` raises.
     """
     began = time.monotonic()
     df, key, params, eta, priority = _named(df, key, params, eta, priority)
@@ -247,7 +246,7 @@ def _outcome(target: Target, done: Written, began: float) -> Enqueued:
 
 
 def _names(names: Any, option: str) -> str | tuple[str, ...] | None:
-    """Return the name of a column, or the names. Raises InvalidType."""
+    """Return one column name or several. Raises InvalidType."""
     if names is None or isinstance(names, str):
         return names
     if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):

@@ -44,8 +44,9 @@ def form(frame: DataFrame, layout: Layout) -> tuple[DataFrame, Layout]:
 
 
 def require_stable(frame: DataFrame, keys: Sequence[str]) -> None:
-    """Refuse keys that Spark makes anew each time that it computes the frame: a write that is repeated
-    would make other tasks. Raises InvalidInput.
+    """Refuse keys that change whenever Spark computes the frame: a retry would make other tasks.
+
+    Raises InvalidInput.
     """
     chosen = frame.select(*map(column, keys))
     if hasattr(chosen, "_explain_string"):  # of Spark Connect
@@ -80,8 +81,8 @@ def _ending_at(end: int, line: str) -> str:
 def checked(frame: DataFrame, layout: Layout) -> Iterator[tuple[DataFrame, Layout]]:
     """Yield what `form` returns, once all rows are checked. Raises InvalidInput.
 
-    Spark keeps them meanwhile, in the memory and on the disks of its workers: it computes the frame
-    once, and what was checked is what is written.
+    Meanwhile Spark keeps them in the memory and on the disks of its workers. So it computes the
+    frame once, and the checked rows are the written rows.
     """
     kept, layout = form(frame, layout)
     is_ours = not getattr(frame, "is_cached", False)
@@ -98,9 +99,7 @@ def checked(frame: DataFrame, layout: Layout) -> Iterator[tuple[DataFrame, Layou
 
 
 def check(frame: DataFrame, layout: Layout) -> None:
-    """Check all rows in one job without Python, for what the writers would refuse. Raises
-    InvalidInput.
-    """
+    """Check all rows for what the writers would refuse, in one job. Raises InvalidInput."""
     whole = _parameters(layout)
     faults = [*_faults(frame, layout)]
     looks = [F.coalesce(F.max(_size(frame, layout)), F.lit(0)).alias("size")]
@@ -122,7 +121,7 @@ def check(frame: DataFrame, layout: Layout) -> None:
 
 
 class Fault(NamedTuple):
-    """What a row may have wrong. value: to show; None: the parameters."""
+    """A possible fault of a row. value: to show; None: the parameters."""
 
     name: str
     wrong: Column
@@ -161,7 +160,7 @@ def _faults(frame: DataFrame, layout: Layout) -> Iterator[Fault]:
 
 
 def _size(frame: DataFrame, layout: Layout) -> Column:
-    """Return an upper bound of the bytes of a row's parameters, which costs less than to make them."""
+    """Return an upper bound of the size of a row's parameters, cheaper than creating them."""
     if layout.is_text:
         return F.octet_length(column(layout.parameters[0]))
     types = {field.name: field.dataType for field in frame.schema}

@@ -1,7 +1,7 @@
 """The results of a group as a DataFrame: what is in Redis, and what was archived meanwhile.
 
-The group lists its members. Each partition reads its part of them from Redis first, and then from
-the archive what Redis has no more: a task is in the archive before it leaves Redis.
+The group lists its members. Each partition first reads its part of them from Redis, then missing
+ones from the archive: a task is archived before it leaves Redis.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FIELDS = tuple(name for name in DEFAULT_FIELDS if name != LISTED_AS)
 
 
 class Wish(NamedTuple):
-    """Which tasks a query reads: the members of a group, from Redis and from this archive.
+    """The tasks that a query reads: the members of a group, from Redis and from this archive.
 
     since: the first day of the archive that may have some.
     """
@@ -63,18 +63,19 @@ def results(
     spark: SparkSession | None = None,
     url: str | None = None,
 ) -> DataFrame:
-    """Return the tasks of a group as a DataFrame, one row for each, wherever they are by now.
+    """Return the tasks of a group as a DataFrame, one row for each, from Redis and the archive.
 
-    group: its name, or what `bs.enqueue` has returned.
-    schema: of the results, which are JSON then: the column `result` has this type, and is null
-        where it does not fit. Left out: it is text.
-    archive: the directory into which its tasks are archived, if they are. A task that is neither in
-        Redis nor there is a row with its id only.
+    Each query reads anew. Creating the frame does not count as collecting: once the results are
+    where you need them, call `collected` of the group.
+    group: its name, or what `bs.enqueue` returned.
+    schema: of JSON results: the column `result` has this type, and is null where it does not fit.
+        Default: text.
+    archive: the directory into which its tasks are archived, if any. A task that is neither there
+        nor in Redis is a row with its id only.
     fields: names of columns, see blueque.model.columns; None: all but `listed_as` and `other`.
-    partitions: about how many; None: one for each 50,000 tasks. spark: the active session if left
-        out. url: as for `blueque.Client`.
-    Each query reads anew. That the frame was made does not count as collected: when the results
-    are where they are needed, call `collected` of the group.
+    partitions: about how many; None: one for each 50,000 tasks.
+    spark: default: the active session.
+    url: as for `blueque.Client`.
     Raises NoSuchGroup; InvalidInput for the result of a call without a group.
     """
     name = Group(group).name if isinstance(group, str) else group.as_group().name
@@ -91,7 +92,7 @@ def results(
 
 
 def rows(wish: Wish, part: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-    """Yield the members of the group in some places. part: the first of them, and the first behind."""
+    """Yield the members of the group in a range. part: the first of them, and the first after it."""
     first, last = part
     own = [name for name in (TASK_ID, "status") if name not in wish.fields]
     fields, gone = [*wish.fields, *own], list[str]()
@@ -107,7 +108,7 @@ def rows(wish: Wish, part: tuple[int, int]) -> Iterator[pa.RecordBatch]:
 
 
 def _archived(wish: Wish, fields: Sequence[str], gone: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield tasks that are not in Redis any more: as the archive has them, or with their ids only."""
+    """Yield tasks that are no longer in Redis: from the archive, or with their ids only."""
     pa = arrow.pyarrow()
     if wish.archive is not None:
         days = (wish.since, "9999-12-31")

@@ -1,7 +1,7 @@
-"""Tasks as a DataFrame: `read`, and what `spark.read.format("blueque")` does (datasource.py).
+"""Tasks as a DataFrame: `read`, and `spark.read.format("blueque")` (datasource.py).
 
-The ids are those of one instant. Each partition reads its slice of them in a worker, straight from
-Redis, as record batches of Arrow.
+The ids are those of one instant. Each partition reads its slice of the tasks in a worker, straight
+from Redis, as record batches of Arrow.
 """
 
 from __future__ import annotations
@@ -65,23 +65,20 @@ def read(
     keep: float = KEEP,
     schema: StructType | str | None = None,
 ) -> DataFrame:
-    """Return the tasks of a queue, or of several, as a DataFrame, one row for each.
+    """Return the tasks of one or more queues as a DataFrame, one row for each.
 
-    status: one status, or several; all if left out. The set of tasks is that of the instant of
-        this call; their fields are read by each query, so `status` may have changed by then:
-        `listed_as` is the status of the instant.
-    fields: names of columns, see blueque.model.columns; None: all but `other`. Few columns are read
-        much faster.
+    The set of tasks is that of this call. Each query reads their fields anew, so `status` may have
+    changed; `listed_as` is the status at the call. Warns of a queue that Redis does not know,
+    because its name may be mistyped.
+    status: one or more statuses. Default: all.
+    fields: names of columns, see blueque.model.columns; None: all but `other`. Few are faster.
     partitions: about how many; None: one for each 50,000 tasks of a status.
-    missing: what becomes of an entry whose task is gone: no row ("drop"), or a row with its id only
-        ("null").
+    missing: of a deleted task: "drop": no row. "null": a row with its id only.
     url: as for `blueque.Client`, and for the workers too, wherever they run.
-    keep: for how many seconds Redis keeps the ids. A query that reads them later fails with
-        SnapshotGone, in Spark's words: call `read` again.
-    schema: of the results, which are JSON then: the column `result` has this type, and is null
-        where it does not fit.
-    Warns of a queue that Redis does not know: its name may be mistyped. Raises InvalidInput,
-    InvalidType, RedisAway.
+    keep: how many seconds Redis keeps the ids. A later query fails with SnapshotGone, in Spark's
+        words: call `read` again.
+    schema: of JSON results: the column `result` has this type, and is null where it does not fit.
+    Raises InvalidInput, InvalidType, RedisAway.
     """
     wish = _wish(url, queue, status, fields, partitions, missing, keep)
     frame = read_each(spark, partial(rows, wish), freeze(wish), schema_of(wish.fields))
@@ -89,7 +86,7 @@ def read(
 
 
 def freeze(wish: Wish) -> list[Slice]:
-    """Take a snapshot of the tasks, and return its slices. Warn of queues that are not known."""
+    """Take a snapshot of the tasks and return its slices. Warn of unknown queues."""
     with closing(Client(wish.url)) as client:
         known = {*client.get_inspector().queues()}
         snapshot = client.freeze(wish.queues, wish.statuses, wish.keep)
@@ -138,9 +135,7 @@ class Wish:
 
 
 def parse(options: Mapping[str, str]) -> Wish:
-    """Return what the options ask for. Raises InvalidInput for an option that is unknown, missing
-    or malformed.
-    """
+    """Return the checked options. Raises InvalidInput if one is unknown, missing or malformed."""
     known = ("url", "queue", "status", "fields", "partitions", "missing", "keep")
     given = {name.lower(): text for name, text in options.items()}
     for name in given:
@@ -204,9 +199,7 @@ def _words(text: str) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    """Return names of queues: a JSON list of them, or the text itself, because a name may have any
-    characters.
-    """
+    """Return names of queues: a JSON list, or one name, which may have any characters."""
     if not text.startswith("["):
         return [text]
     try:

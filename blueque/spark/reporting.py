@@ -1,4 +1,4 @@
-"""A report about finished tasks: one HTML file that opens anywhere."""
+"""A report about finished tasks: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def report(
     path: str | os.PathLike[str],
     title: str = "",
 ) -> Path:
-    """Write a report about an archive, or a table of tasks, and return its path.
+    """Write a report about an archive or a table of tasks, and return its path.
 
-    source: the directory of an archive, or what `read` or `read_archive` returned. path: of an HTML
-        file, replaced as a whole. It contains names of queues and hosts, and messages of errors;
-        neither parameters nor results. Other processes may archive meanwhile.
-    Raises ArchiveRefused; InvalidInput when there is no directory for the file, or the table lacks
-    a column.
+    source: the directory of an archive, or what `read` or `read_archive` returned. Other processes
+        may archive meanwhile.
+    path: of an HTML file, which is replaced. It contains names of queues and hosts, and messages of
+        errors; neither parameters nor results.
+    Raises ArchiveRefused; InvalidInput if the directory of the file or a column of the table is missing.
     """
     target = Path(path)
     if not target.parent.is_dir():

@@ -25,15 +25,15 @@ LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0
 def session(app: str = "blueque", master: str | None = None, **conf: Any) -> SparkSession:
     """Return the Spark session of this process, and start one if there is none.
 
-    It is quiet, has no web page, and uses UTC. A process that was forked from one with a session
-    gets another one, with its own Java process. Its workers run this Python, unless PYSPARK_PYTHON
-    names another, and find Blueque where it is here.
-    app: its name, for people. master: as in Spark; if left out, what Spark is configured for, else
-        all of this machine.
-    conf: options of Spark, `**{"spark.driver.memory": "2g"}` or `spark_driver_memory="2g"`; they
+    It logs little, has no web page, and uses UTC. A process that was forked from one with a session
+    gets its own session and Java process. Workers run this Python, unless PYSPARK_PYTHON names
+    another, and import Blueque from the same place.
+    app: its name, for people.
+    master: as in Spark. Default: as Spark is configured, else all cores of this machine.
+    conf: options of Spark, as `**{"spark.driver.memory": "2g"}` or `spark_driver_memory="2g"`. They
         override ours.
-    Raises NotInstalled; SparkEnded when the Java process of an earlier session in this process is gone;
-    InvalidInput.
+    Raises NotInstalled; SparkEnded when the Java process of an earlier session in this process is
+        gone; InvalidInput.
     """
     options = dict(environment.option(name, value) for name, value in conf.items())
     if gateway.forget_inherited():

@@ -25,23 +25,21 @@ def submit(
     conf: Mapping[str, Any] | None = None,
     options: Sequence[str] = (),
 ) -> str | None:
-    """Run a program with spark-submit for a task, in its task process, and return the result that
-    it has written.
+    """Run a program with spark-submit in the process of a task, and return the result that it wrote.
 
         def work(task):
             return bs.submit(task, "nightly.py", [task.parameters["day"]], {"spark.master": "yarn"})
 
-    In Spark it is called blueque-[task id]. Its output is that of the task. It has the variables of
-    a task: what it writes to $BLUEQUE_TASK_DIR/progress is the task's progress; the text that it
-    writes to $BLUEQUE_TASK_DIR/result is returned, None if it writes none. `with
-    blueque.spark.task()` in it reports Spark's own progress. SIGTERM, as when the task is
-    cancelled, goes to all its processes here; what runs on a cluster ends with them in client mode
-    only.
+    Its output and environment variables are those of the task; Spark calls it blueque-[task id].
+    What it writes to $BLUEQUE_TASK_DIR/progress is the progress of the task. It returns the text in
+    $BLUEQUE_TASK_DIR/result, or None. `with blueque.spark.task()` in it reports Spark's own
+    progress. SIGTERM, as when the task is cancelled, goes to all its processes here. Processes on a
+    cluster end with them in client mode only.
 
-    file: a Python program or a jar. conf: as for `session`. options: others of spark-submit,
-        `["--class", "com.acme.Main"]`.
-    Raises SubmitFailed with the last lines of its output; SystemExit after SIGTERM; NotInstalled;
-    InvalidInput.
+    file: a Python program or a jar.
+    conf: as for `session`.
+    options: others of spark-submit, such as `["--class", "com.acme.Main"]`.
+    Raises SubmitFailed with its last output; SystemExit after SIGTERM; NotInstalled; InvalidInput.
     """
     chosen = dict(environment.option(name, value) for name, value in (conf or {}).items())
     command = [environment.find_submit(), "--name", f"blueque-{task.id}", *options]
@@ -77,9 +75,7 @@ def _variables(chosen: Mapping[str, str]) -> dict[str, str]:
 
 
 def _last_words(attempt: Attempt) -> str:
-    """Return the last lines of both outputs: Python writes errors to standard error, Spark to
-    standard output.
-    """
+    """Return the last lines of both outputs. Python writes errors to stderr, Spark to stdout."""
     found = []
     for name in ("stderr", "stdout"):
         lines = attempt.tail(name, MAX_ERROR // 2).strip().split("\n")
@@ -93,9 +89,7 @@ def _last_words(attempt: Attempt) -> str:
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, bool]:
-    """Run the command; return its exit code, or minus the signal, and whether SIGTERM has come
-    meanwhile.
-    """
+    """Run the command. Return its exit code, or minus the signal, and whether SIGTERM came meanwhile."""
     program: subprocess.Popen[bytes] | None = None
     was_told = False
 

@@ -1,6 +1,4 @@
-"""The content of a report, aggregated in Spark, so that only little comes back from a table of any
-length.
-"""
+"""The content of a report, aggregated in Spark, so that little data comes back from a large table."""
 
 from __future__ import annotations
 
@@ -29,11 +27,10 @@ _LONGEST = 300  # characters of a message
 
 
 def summarise(df: DataFrame, title: str, source: str, made: float, keep: bool = True) -> Summary:
-    """Return the content of a report about a table of tasks. Raises InvalidInput when it lacks a
-    column.
+    """Return the content of a report about a table of tasks. Raises InvalidInput when it lacks a column.
 
-    keep: read the table once, and keep what is needed meanwhile. A live Redis would give other rows
-        each time; files give the same, and a few of their columns are read again faster than kept.
+    keep: read the table once and cache what is needed. A live Redis would give other rows each
+        time. Files give the same rows, and reading a few columns again is faster than caching them.
     """
     rows = _rows(df)
     if keep:
@@ -98,7 +95,7 @@ def _rows(df: DataFrame) -> DataFrame:
 
 
 def _groups(rows: DataFrame, by: Sequence[str], most: int = 0) -> list[Group]:
-    """Return the groups, in order; with `most` only the largest, the largest first."""
+    """Return the groups in order; with `most`, only the largest, largest first."""
     found = summed(rows, by)
     if most:
         found = found.orderBy(sql.col("n").desc(), *by).limit(most)
@@ -203,9 +200,7 @@ def _timeline(rows: DataFrame, days: Sequence[Group]) -> Timeline | None:
 
 
 def _hosts(runs: DataFrame) -> list[Row]:
-    """Return the hosts with the most work. Listeners are aggregated first: there are fewer of them
-    than rows.
-    """
+    """Return the hosts with the most work. Aggregates listeners first: there are fewer of them than rows."""
     nodes = runs.groupBy("host", "node").agg(
         sql.count(sql.lit(1)).alias("n"),
         sql.sum("_run").alias("work"),
@@ -245,8 +240,7 @@ def _profiles(
 ) -> dict[str, dict[str, list[float]]]:
     """Return how many ran at the same time, by host and status, in each step.
 
-    Each run counts twice, where it starts and where it ends, so that a long run costs no more than
-    a short one.
+    Each run counts at its start and its end only, so a long run costs no more than a short one.
     """
     at = f"greatest({{}} - {since!r}D, 0D) / {step!r}D as at"
     both = f"struct({at.format('started')}, 1 as sign), struct({at.format('finished')}, -1 as sign)"

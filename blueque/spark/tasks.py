@@ -39,17 +39,15 @@ def task(
             with bs.task(task) as spark:
                 return spark.read.parquet(task.parameters["path"]).count()
 
-    The session is called blueque-[task id], and its jobs have the id as tag and description. Once a
-    second the progress of the task is reported, in tasks of Spark. When the task is cancelled, or
-    has to stop for another reason, SIGTERM comes: jobs are cancelled, the block is left through
-    SystemExit, and no process of Spark stays. A SIGTERM handler of the task itself is left in
-    place; then all this is up to the task.
+    The session is called blueque-[task id], and its jobs have the id as tag and description. The
+    progress of the task is reported once a second, in tasks of Spark. On SIGTERM, as when the task
+    is cancelled, jobs are cancelled, SystemExit leaves the block, and no process of Spark stays. A
+    SIGTERM handler of the task itself stays in place and has to do this.
 
-    task: if left out, the task that this process runs, or that has started this program, as with
-        `submit`.
+    task: default: the task that this process runs, or that started this program, as with `submit`.
     master, conf: see `session`.
-    Raises what `session` does, SparkEnded when the Java process ends before the block does, and
-    LookupError when there is no task.
+    Raises what `session` raises; SparkEnded when the Java process ends before the block;
+        LookupError when there is no task.
     """
     task = _current() if task is None else task
     with Sigterm() as sigterm:
@@ -111,7 +109,7 @@ class Sigterm:
             signal.signal(signal.SIGTERM, self._before)
 
     def hold(self) -> None:
-        """Raise no more: what is being done has to be finished."""
+        """Stop raising: the current step must finish."""
         self._is_over = True
 
     def _take(self, number: int, frame: object) -> None:
@@ -140,7 +138,7 @@ def _leave(spark: SparkSession, reporter: Reporter, sigterm: Sigterm) -> None:
 
 
 def _within(seconds: float, action: Callable[[], object]) -> None:
-    """Run an action in another thread, and wait so long for it: Java may not answer any more."""
+    """Run an action in another thread and wait this long for it: Java may no longer answer."""
 
     def act() -> None:
         try:
@@ -167,9 +165,7 @@ def _end(java: subprocess.Popen[bytes], is_stopped: bool) -> None:
 
 
 def _end_of_java(error: BaseException) -> SparkEnded | None:
-    """Return what to raise instead when the block has failed because Java was gone: py4j raises
-    many kinds of errors then.
-    """
+    """Return the error for a block that failed because Java was gone: py4j raises many kinds then."""
     java = gateway.java_process()
     if (
         java is None

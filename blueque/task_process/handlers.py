@@ -57,8 +57,7 @@ def handler(
 ) -> Work:
     """Run a Python callable.
 
-    get: returns the callable. Called in the task process only, so that code of the user never runs
-        in a listener.
+    get: returns the callable; called in the task process only, so no user code runs in a listener.
     show_stacks: called before each task, see stack_dump.py.
     """
     # For the next task: the callable, and what it is if it has registered itself.
@@ -132,8 +131,9 @@ def _failed(error_type: str, error: str) -> Record:
 
 
 def _require_room(record: Record, limit: int) -> None:
-    """Refuse new tasks for which the space on the disk that is set aside for an exit record may be too
-    small. Raises InvalidInput.
+    """Refuse new tasks that may not fit into the disk space that is set aside for an exit record.
+
+    Raises InvalidInput.
     """
     size = sum(len(part.encode("utf-8", "backslashreplace")) for part in quick_json()(record, 0))
     if size > limit:
@@ -144,10 +144,9 @@ def _require_room(record: Record, limit: int) -> None:
 
 
 def resolve(name: str, load: Callable[[str], Any] = importlib.import_module) -> Handler:
-    """Return the callable that `package.module:callable` names. Raises InvalidInput, and
-    anything that its import raises.
+    """Return the callable that `package.module:callable` names.
 
-    load: imports a module.
+    load: imports a module. Raises InvalidInput, and whatever the import raises.
     """
     module_name, _, path = require_callable_name(name).partition(":")
     found: Any = load(module_name)
@@ -163,26 +162,26 @@ def resolve(name: str, load: Callable[[str], Any] = importlib.import_module) -> 
 
 
 def search_first(paths: Sequence[str]) -> None:
-    """Have Python look for modules in these directories first, here and in programs that we start."""
+    """Have Python search these directories first for modules, here and in the programs that we start."""
     if paths:
         sys.path[:] = [*paths, *(path for path in sys.path if path not in paths)]
         os.environ["PYTHONPATH"] = python_path(paths)
 
 
 def python_path(paths: Sequence[str]) -> str:
-    """Return the variable PYTHONPATH with these directories before the others."""
+    """Return PYTHONPATH with these directories before the others."""
     others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join([*paths, *(path for path in others if path and path not in paths)])
 
 
 def _registered(handler: object) -> QueueHandler[Any, Any] | None:
-    """Return the handler if it has registered itself, see registered.py; else None."""
+    """Return the handler if it comes from `blueque.handler`, else None."""
     module = sys.modules.get("blueque.task_process.registered")  # else no handler has
     return handler if module is not None and isinstance(handler, module.QueueHandler) else None
 
 
 def unfit(handler: Any) -> str | None:
-    """Return why the object cannot be a handler, to be read after its name; None if it can.
+    """Return why the object cannot be a handler, to follow its name in a message; None if it can.
 
     Imports `inspect`: call it in a child of the listener, once.
     """
@@ -226,7 +225,7 @@ def place_of(error: BaseException) -> str:
 
 
 def _is_library(path: str) -> bool:
-    """Tell whether a file is of Blueque or of Python itself; installed packages are not."""
+    """Return whether a file is part of Blueque or of Python itself. Installed packages are not."""
     if path.startswith(("<frozen ", _PACKAGE)):
         return True
     return path.startswith(_LIBRARY) and "-packages" + os.sep not in path
@@ -235,7 +234,7 @@ def _is_library(path: str) -> bool:
 def program(
     command: list[str], max_bytes: int, environ: Mapping[str, str] = MappingProxyType({})
 ) -> Work:
-    """Run a program: parameters on its standard input, its exit code as the outcome, no shell.
+    """Run a program without a shell: parameters on its standard input, its exit code as the outcome.
 
     environ: variables to add to those of this process.
     """

@@ -1,4 +1,4 @@
-"""The task as its handler sees it. It reads and writes files only; what uses Redis is in spawning.py."""
+"""The task as its handler sees it. It only reads and writes files; spawning.py uses Redis."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _leaves_sigterm = False  # to its forked children, see `heed_sigterm`
 
 
 class RunningTask(Task):
-    """The task that this process runs, and the argument of its handler.
+    """The task that this process runs; the first argument of its handler.
 
-    directory: the spool directory of the attempt; None outside of a task, where progress and
-        checkpoints go nowhere.
-    resources: what is set aside for the task, by name: a list of numbers, or an amount.
+    directory: the spool directory of the attempt. None outside of a task, where progress and
+        checkpoints are dropped.
+    resources: what is reserved for the task, by name: a list of numbers, or an amount.
     max_bytes: the size limit of a checkpoint.
     """
 
@@ -85,10 +85,10 @@ class RunningTask(Task):
 
     @property
     def client(self) -> Client:
-        """A client of the Redis of the listener, made at the first use and closed with the task.
+        """A client of the Redis of the listener, created at the first use and closed with the task.
 
-        It is what `blueque.Client()` returns here, and so needs `task_redis`. Outside of a task, it
-        has the address of the environment.
+        It is what `blueque.Client()` returns here, and so requires `task_redis`. Outside of a task
+        it uses the address of the environment.
         """
         if self._client is None:
             from blueque.client import Client  # here: most tasks use no Redis
@@ -98,11 +98,10 @@ class RunningTask(Task):
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The results of the tasks that it waited for, by their ids, in the order of `after`; for a
-        task that was enqueued with `results=True`.
+        """The results of the tasks that it waited for, by id, in the order of `after`.
 
-        A task that is not complete has no result, and is not there. Raises InvalidInput if all of
-        them together take more than 64 MiB: read each with `Client.get_task` then.
+        Only for a task that was enqueued with `results=True`. Tasks that are not complete are left out.
+        Raises InvalidInput if the results exceed 64 MiB together: read each with `Client.get_task` then.
         """
         if self._inputs is None:
             has_any = "inputs" in self._fields and self._directory is not None
@@ -111,12 +110,11 @@ class RunningTask(Task):
 
     @property
     def should_stop(self) -> bool:
-        """Whether the task should end soon: its listener drains or stops, the task is cancelled, or
-        a limit is near.
+        """Whether the task should end soon: its listener stops, it is cancelled, or a limit is near.
 
-        Then make a checkpoint and raise `HandBack`, or finish. Reading it takes a microsecond. Once
-        the main thread has read it, SIGTERM no longer ends the task: it has its grace period until
-        SIGKILL.
+        If so, save a checkpoint and raise `HandBack`, or finish. Reading this takes a microsecond.
+        Once the main thread has read it, SIGTERM no longer ends the task, which then has its grace
+        period until SIGKILL.
         """
         if self._is_asked is None:
             self._is_asked = False
@@ -131,7 +129,7 @@ class RunningTask(Task):
         return self._is_asked is not None
 
     def ask_to_stop(self) -> None:
-        """Note a signal that asks the task to stop."""
+        """Record a signal that asks the task to stop."""
         self._is_asked = True
 
     def progress(
@@ -141,14 +139,13 @@ class RunningTask(Task):
         unit: str = "",
         text: str = "",
     ) -> None:
-        """Report progress: `progress(0.4, "copying")`, `progress(450, 1500, "frames")`, or
+        """Report progress: `progress(0.4, "copying")`, `progress(450, 1500, "frames")`,
         `progress(text="copying")`.
 
-        A stall limit ends a task that does not call it. Call it as often as you like: it takes
-        about a microsecond, never blocks and never raises. The listener reads it about once a
-        second. A number out of range is clamped, and a line on standard error says so once.
-
-        done: how many of `total` are done; without a total, a share from 0.0 to 1.0, or a count.
+        Call it as often as you like: it takes a microsecond, never blocks and never raises. A stall
+        limit ends a task that stops calling it. The listener reads it about once a second. A number
+        out of range is clamped, and one line on standard error says so.
+        done: how many of `total` are done. Without a total: a share from 0.0 to 1.0, or a count.
         text: what the task does now; cut to one line of 200 characters.
         """
         if self._directory is None:
@@ -174,8 +171,8 @@ class RunningTask(Task):
     ) -> Iterator[RunningTask]:
         """Report progress within this block as that of a stage: `with task.stage("mux", 2, of=3):`.
 
-        In the block, `progress(0.5)` means half of this stage, and the name of the stage stands
-        before the text. Stages nest. A stage without numbers only adds its name.
+        In the block, `progress(0.5)` means half of this stage, and the name of the stage precedes
+        the text. Stages nest. A stage without numbers only adds its name.
         """
         before = self._stage
         stage = self._stage = Stage(str(name), number, of, before)
@@ -227,8 +224,8 @@ class RunningTask(Task):
             pass
 
     def _write_normalised(self, *arguments: Any) -> None:
-        """Write arguments that cannot be compared as numbers. Never raises, not for a full disk
-        either: progress is no reason for a task to fail.
+        """Write arguments that cannot be compared as numbers. Never raises, even if the disk is
+        full: progress must not make a task fail.
         """
         try:
             if self._gauge is not None:
@@ -237,12 +234,11 @@ class RunningTask(Task):
             pass
 
     def note(self, text: str) -> bool:
-        """Add a line to the history of the task, as `blueque history` shows it:
-        `task.note("took the old model")`.
+        """Add a line to the history of the task: `task.note("took the old model")`.
 
-        text: cut to one line of 200 characters. An attempt has at most 20 notes.
-        Writes a file, also while Redis is away; the listener sends it to Redis about once a second.
-        Never raises. Returns False if there are too many notes, or the disk is full.
+        Return False if the attempt has 20 notes already, or the disk is full. Never raises. It
+        writes a file, even while Redis is away; the listener sends it to Redis about once a second.
+        text: cut to one line of 200 characters.
         """
         if self._directory is None:
             return False
@@ -252,13 +248,12 @@ class RunningTask(Task):
             return False
 
     def checkpoint(self, value: Any) -> bool:
-        """Save where the next attempt can go on; it finds this value in `checkpointed`, on any
-        host.
+        """Save where the next attempt can continue. It reads the value from `checkpointed`, on any host.
 
-        value: any JSON value, up to 1 MiB, with numbers of numpy; it replaces the one before.
-        Writes a file, in a millisecond or less, also while Redis is away. The listener sends it to
-        Redis about once a second. Returns False if the disk is full: the one before stays. Raises
-        InvalidInput, InvalidType or TooLarge; the value then is in a file that the error names.
+        Return False if the disk is full; the previous checkpoint stays then. It writes a file in a
+        millisecond or less, even while Redis is away. The listener sends it to Redis about once a second.
+        value: any JSON value up to 1 MiB; NumPy numbers are converted. It replaces the previous one.
+        Raises InvalidInput, InvalidType or TooLarge, which name a file that has the value.
         """
         try:
             text = encode_json(value, "the checkpoint", self._max_bytes)
@@ -279,7 +274,7 @@ class RunningTask(Task):
 
     @property
     def checkpointed(self) -> Any:
-        """The newest checkpoint of this attempt or an earlier one; None without one."""
+        """The newest checkpoint of this attempt or an earlier one; None if there is none."""
         return (
             None
             if self._directory is None
@@ -288,10 +283,10 @@ class RunningTask(Task):
 
     @property
     def checkpoint_dir(self) -> Path:
-        """A directory for checkpoint files, made at the first use. The next attempt finds it as it
-        was, if it runs on the same host with the same spool.
+        """A directory for checkpoint files, created at the first use.
 
-        On another host it is empty. Outside of a task it is removed when the process ends.
+        The next attempt finds it unchanged if it runs on the same host with the same spool; on
+        another host it is empty. Outside of a task it is removed when the process ends.
         """
         from pathlib import Path  # here: every fork copies what the listener has imported
 
@@ -306,9 +301,7 @@ class RunningTask(Task):
     def track(
         self, iterable: Iterable[T], text: str | None = None, unit: str | None = None
     ) -> Iterator[T]:
-        """Yield the items of the iterable and report progress: how many are done, and of how many
-        if the iterable has a length.
-        """
+        """Yield the items of the iterable and report how many are done, and of how many if known."""
         try:
             total = len(iterable)  # type: ignore[arg-type]
         except TypeError:  # a generator has no length
@@ -323,15 +316,15 @@ class RunningTask(Task):
     def spawn(
         self, queue: str, parameters: Any, *, key: str | int, **options: Unpack[SpawnOptions]
     ) -> TaskId:
-        """Make a new task, and return its id, which also knows whether the task `is_new`.
+        """Create a task and return its id, which also knows whether the task `is_new`.
 
-        key: this task makes one task with this key, also if it runs again, and also if that one has
-            been deleted meanwhile.
-        options: as for `Queue.enqueue`, and `eta` as for `Queue.schedule`. `group` may be that of
-            this task even if it is closed, for it does not end before this task.
-        Writes to Redis, at the address that `task_redis` leaves to tasks. Raises NotOwner if
-        another attempt owns this task; NoSuchTask for a task in `after` that is not in Redis;
-        InvalidInput, also outside of a task; RedisAway, OutcomeUnknown: the same call again is safe.
+        It writes to Redis, at the address that `task_redis` gives to tasks.
+        key: this task makes one task with this key, even if it runs again or that task was deleted.
+        options: as for `Queue.enqueue`, and `eta` as for `Queue.schedule`. `group` may be the
+            closed group of this task, which cannot end before this task.
+        Raises NotOwner if another attempt owns this task; NoSuchTask for a task in `after` that is
+            not in Redis; InvalidInput, also outside of a task. After RedisAway or OutcomeUnknown,
+            the same call is safe.
         Source: docs/protocol/spawning.md, "spawn".
         """
         from blueque.model.new import New  # here: most tasks make no others
@@ -341,15 +334,15 @@ class RunningTask(Task):
         return self.spawn_many([New(queue, parameters, key=key, **options)])[0]
 
     def spawn_many(self, tasks: Iterable[New]) -> list[TaskId]:
-        """Make many tasks, 200 with each round trip, and return their ids.
+        """Create many tasks, 200 in each round trip, and return their ids.
 
-        If it raises in between, those before are there; the same call again makes the others. One may
-        wait for another that comes before it, by its `spawned_id`. The rest is as for `spawn`.
+        If it raises, the earlier tasks exist; the same call makes the others. A task may wait for
+        another that comes before it, by its `spawned_id`. Errors are those of `spawn`.
         """
         return self._get_spawner("spawn").spawn(tasks)
 
     def spawned_id(self, key: str | int) -> str:
-        """Return the id of the task that this one makes with this key, whether it is there or not."""
+        """Return the id of the task that this one makes with this key, whether or not it exists."""
         from blueque.model.ids import require_key  # here: most tasks make no others
         from blueque.model.new import spawned_id
 
@@ -373,8 +366,8 @@ class RunningTask(Task):
 def current_task() -> RunningTask:
     """Return the task of this process: in a handler, or in a program that a task has started.
 
-    Elsewhere, return a task with an empty id that does nothing, so that code that reports progress
-    runs, and can be tested, without a task.
+    Elsewhere, return a task with an empty id whose methods do nothing. So code that reports
+    progress also runs without a task.
     """
     global _current
     if _current is None:
@@ -383,15 +376,15 @@ def current_task() -> RunningTask:
 
 
 def begin(task: RunningTask | None) -> None:
-    """Make this the task that `current_task` returns; None: there is none any more."""
+    """Set the task that `current_task` returns; None: there is none any more."""
     global _current
     _current = task
 
 
 class Heeding:
-    """The SIGTERM handler of a task that reads `should_stop`, or is a coroutine.
+    """The SIGTERM handler of a task that reads `should_stop` or is a coroutine.
 
-    ask: is called instead of the end of the process.
+    ask: called instead of ending the process.
     """
 
     def __init__(self, ask: Callable[[], object]) -> None:
@@ -445,7 +438,7 @@ def _read_inputs(directory: str) -> dict[str, Any]:
 
 
 def _make_directory() -> str:
-    """Make a directory that is removed when this process ends, not when a forked child ends."""
+    """Create a directory that is removed when this process ends, but not when a forked child does."""
     import atexit
     import shutil
     import tempfile
@@ -470,7 +463,7 @@ def _leave_sigterm() -> None:
 
 
 def environment(task_id: str, fields: Mapping[str, str], path: str) -> dict[str, str]:
-    """Return the variables by which a task and the programs that it starts know it.
+    """Return the environment variables that describe a task to itself and to the programs it starts.
 
     path: the directory of the attempt.
     """

@@ -1,8 +1,8 @@
-"""What tests of your own code use: handlers and producers without a listener.
+"""Tests of your own code: handlers and producers without a listener.
 
 `run_task` runs one handler without Redis, see run_task.py. `drain` runs what is pending in a Redis,
-see drain.py. `assert_enqueued` looks at what was made. fixtures.py has fixtures for pytest: a Redis
-server of their own, or one in memory.
+see drain.py. `assert_enqueued` checks which tasks exist. fixtures.py has fixtures for pytest: a
+Redis server of their own, or one in memory.
 
 May import everything but the commands. Begin with run_task.py.
 """

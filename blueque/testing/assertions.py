@@ -1,4 +1,4 @@
-"""assert_enqueued: look at the tasks that code under test has made."""
+"""assert_enqueued: check which tasks the code under test has enqueued."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ def assert_enqueued(
     times: int | None = None,
     **attributes: Any,
 ) -> list[Task]:
-    """Assert that the queue has a task with these parameters and attributes; return all such tasks,
-    the oldest first, whatever their status.
+    """Assert that the queue has a task with these parameters and attributes.
 
-    parameters: as they come back from Redis: a tuple as a list. Left out: any.
-    times: exactly so many such tasks, 0 for none; None: at least one.
+    Return all such tasks in any status, oldest first.
+    parameters: as they come back from Redis: a tuple as a list. Default: any.
+    times: exactly how many such tasks, 0 for none; None: at least one.
     attributes: of `blueque.Task`, such as key="42", priority=5, status="scheduled".
-    Raises AssertionError, which shows the tasks of the queue; AttributeError for an attribute that
-    tasks do not have.
+    Raises AssertionError, which shows the tasks of the queue; AttributeError for an unknown attribute.
     """
     listing = client.get_inspector().listing([queue], STATUSES, MOST)
     tasks = [client.get_task(task.id) for task in listing.tasks]

@@ -1,4 +1,4 @@
-"""drain: run what is pending in this process, through the real protocol."""
+"""drain: run pending tasks in this process, through the real protocol."""
 
 from __future__ import annotations
 
@@ -39,17 +39,15 @@ def drain(
     *,
     most: int = MOST,
 ) -> list[Ended]:
-    """Run the tasks of these queues in this process, one after the other, until nothing is in line;
-    return how each attempt has ended, in order.
+    """Run the tasks of these queues in this process until none is in line.
 
-    handlers: by the names of the queues, or a list of those made with `blueque.handler`, which know
-        their queues. A task of the first queue goes first.
-    most: attempts that are run at most.
-    Everything is written to Redis as a listener writes it. A task that a handler enqueues, that was
-    scheduled for a time that is past, that runs again at once, or that has waited for others, is run
-    too. What is scheduled for later stays. Limits are simulated as by `run_task`, and a task is given
-    whatever resources it needs. In a handler, `task.client` is this client, and what a
-    `blueque.handler` enqueues goes there.
+    Return how each attempt ended, in order. Tasks are written to Redis as by a listener, and run
+    one after another. Tasks that a handler enqueues, that are due, retried at once, or no longer
+    blocked run, too. Later ones stay scheduled. Limits are simulated as by `run_task`, and every
+    resource is available. In a handler, `task.client` is this client, and a `blueque.handler`
+    enqueues there.
+    handlers: by queue name, or a list from `blueque.handler`. Tasks of the first queue go first.
+    most: the most attempts to run.
     """
     if not isinstance(handlers, Mapping):
         handlers = {queue: handler for handler in handlers for queue in handler.queues}
@@ -127,7 +125,7 @@ class _Attempt:
         return ended_of(running, run, attempt, outcome, now.result, delay, now.failures or 0)
 
     def _open(self, task: Task) -> Attempt:
-        """Make the files that the attempt finds at its start."""
+        """Create the files that the attempt finds at its start."""
         inspector, number = self._client.get_inspector(), task.attempt or 1
         attempt = self._spool.create(task.id, number, task.fields)
         if number > 1:
@@ -140,7 +138,7 @@ class _Attempt:
         return attempt
 
     def _settle(self, task: Task) -> None:
-        """Tell the tasks that wait for this one, and its group, how it has ended."""
+        """Tell the tasks that wait for this one, and its group, how it ended."""
         dependents = Dependents(self._client.connections)
         if self._processor.is_awaited:
             dependents.note([task.id])

@@ -1,4 +1,4 @@
-"""Ended: how one attempt has ended that a test has run."""
+"""Ended: how one attempt ended that a test ran."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Progress(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """As it is shown: 450/1500 frames encoding."""
+        """The text that people see: 450/1500 frames encoding."""
         return str(Told(0, *self))
 
 
 class Spawned(NamedTuple):
-    """A task that the handler has made, with `task.spawn` or as `blueque.Then`.
+    """A task that the handler created, with `task.spawn` or as `blueque.Then`.
 
-    options: the further fields of the task, as they would be in Redis, such as `priority`.
+    options: the further fields of the task, as in Redis, such as `priority`.
     """
 
     id: str
@@ -36,18 +36,18 @@ class Spawned(NamedTuple):
 
 @dataclass(frozen=True)
 class Ended:
-    """How one attempt has ended.
+    """How one attempt ended.
 
     outcome: `complete`; `failed`; `retried`: it runs again after `retry_in` seconds; `released`: it
-        has handed itself back.
-    result: what the handler has returned, as it is read from Redis.
+        handed itself back.
     error, error_type: as `Task.error` and `Task.error_type`.
-    exception: what the handler has raised.
-    progress: every call of `task.progress`. notes: what `task.note` has noted.
+    exception: what the handler raised.
+    progress: every call of `task.progress`.
+    notes: every `task.note`.
     checkpoint, files: what the next attempt would find: the value, and the content of each file in
         `checkpoint_dir` by its path there.
-    spawned: the tasks that it has made; of `drain` only those of `blueque.Then`.
-    failures: how many attempts of the task have failed and were retried.
+    spawned: the tasks that it created; with `drain`, only those of `blueque.Then`.
+    failures: how many attempts of the task failed and were retried.
     """
 
     id: str
@@ -68,10 +68,10 @@ class Ended:
 
     @property
     def result(self) -> Any:
-        """What the handler has returned, as `Client.wait` would have it: a tuple as a list, or as the
-        annotation of a `blueque.handler` says.
+        """What the handler returned, as `Client.wait` would return it.
 
-        If the task is not complete, raise what the handler has raised, or AssertionError.
+        A tuple is a list, unless the annotation of a `blueque.handler` says otherwise. If the task
+        is not complete, raises what the handler raised, or AssertionError.
         """
         if self.outcome == "complete":
             return self.value

@@ -1,8 +1,8 @@
 """Fixtures for pytest: `pytest_plugins = ["blueque.testing.fixtures"]` in your conftest.py.
 
-blueque_server: a Redis server of this run of pytest, on a free port, which ends with it.
+blueque_server: a Redis server for this run of pytest, on a free port.
 blueque_client: a Client of that server, which is empty. Clients without an address use it, too.
-blueque_fake: a Client of a Redis in memory, by fakeredis.
+blueque_fake: a Client of an empty Redis in memory, by fakeredis.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def blueque_server() -> Iterator[Server]:
 
 @pytest.fixture
 def blueque_client(blueque_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    """A client of the server, which is empty. BLUEQUE_REDIS_URL has its address meanwhile."""
+    """A client of the empty server. BLUEQUE_REDIS_URL has its address during the test."""
     blueque_server.clear()
     monkeypatch.setenv("BLUEQUE_REDIS_URL", blueque_server.url)
     client = Client(blueque_server.url)
@@ -34,7 +34,7 @@ def blueque_client(blueque_server: Server, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def blueque_fake() -> Iterator[Client]:
-    """A client of a Redis in memory, which is empty; it needs `pip install fakeredis`."""
+    """A client of an empty Redis in memory; requires `pip install fakeredis`."""
     import fakeredis  # here: the other fixtures need none
 
     client = Client(redis=fakeredis.FakeRedis(server=fakeredis.FakeServer()), patience=0)

@@ -1,4 +1,4 @@
-"""run_task: run a handler in this process, without Redis, and see what it has done."""
+"""run_task: run a handler in this process, without Redis, and return how it ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LIMITS = ("time_limit", "stall_limit", "lead")  # that are simulated
 
 
 class Circumstances(TypedDict, total=False):
-    """In which `run_task` runs a handler; see there."""
+    """The keyword arguments of `run_task`."""
 
     queue: str
     before: Ended | None
@@ -57,29 +57,29 @@ class Circumstances(TypedDict, total=False):
 def run_task(
     handler: Handler, parameters: Any = None, **circumstances: Unpack[Circumstances]
 ) -> Ended:
-    """Run a handler in this process, without Redis, and return how it has ended.
+    """Run a handler in this process, without Redis, and return how it ended.
 
     A handler that uses `task.client`, or `enqueue` of a `blueque.handler` without `client=`, gets
     InvalidInput: test it with `drain`.
-    handler: a function, also a coroutine function or a `blueque.handler`. The queue, the policy and
-        the limits that a `blueque.handler` names hold if they are not given here.
-    parameters: as for `Queue.enqueue`, or `QueueHandler.enqueue`; the handler gets them as they come
-        back from Redis.
-    before: the attempt before this one: the number of the attempt, its checkpoint and its files
-        follow from it.
-    stop_after: `task.should_stop` is false so many times, and then true; None: it stays false.
+    handler: a function, a coroutine function or a `blueque.handler`. Queue, policy and limits of a
+        `blueque.handler` apply unless given here.
+    parameters: as for `Queue.enqueue`, or `QueueHandler.enqueue`. The handler gets them as they
+        come back from Redis.
+    before: the previous attempt. It sets the number of the attempt, its checkpoint and its files.
+    stop_after: how many times `task.should_stop` is false before it becomes true; None: it stays false.
     checkpoint, files: what an earlier attempt has left: the value, and the content of each file by
         its path in `task.checkpoint_dir`.
-    inputs: the results in `task.inputs`, by the ids of their tasks.
-    resources: what `task.resources` has, as {"gpu": [0]}. context: what `task.context` has.
+    inputs: the results in `task.inputs`, by task id.
+    resources: `task.resources`, such as {"gpu": [0]}.
+    context: `task.context`.
     retry: the policy of the task.
-    time_limit, stall_limit, lead: as for `Queue.enqueue`. In the main thread a limit interrupts the
-        handler with an exception; in another thread it is only noted at the end. memory_limit is
-        not simulated, for this process is yours.
+    time_limit, stall_limit, lead: as for `Queue.enqueue`. In the main thread, a limit interrupts
+        the handler with an exception; in another thread, it is checked at the end only.
+        memory_limit is not simulated.
     fields: further fields of the task, as text, such as {"key": "42"}.
     max_bytes: the size limit of parameters, result and checkpoint.
-    What the handler raises is in the result, but what is no Exception, such as KeyboardInterrupt,
-    goes through. Raises InvalidInput for what cannot be a handler or parameters.
+    An exception of the handler is in the result; other kinds, such as KeyboardInterrupt, pass through.
+    Raises InvalidInput for an unusable handler or parameters.
     """
     require_known("run_task", circumstances, Circumstances)
     if (why := unfit(handler)) is not None:
@@ -122,7 +122,7 @@ def _run(
 
 
 def settings_of(handler: Handler) -> dict[str, Any]:
-    """Return what a handler that has registered itself says of its tasks."""
+    """Return the settings of a handler that was made with `blueque.handler`."""
     if not isinstance(handler, QueueHandler):
         return {}
     known = {name: handler.settings.limits.get(name) for name in LIMITS}
@@ -138,7 +138,7 @@ def _limits_of(given: Mapping[str, Any]) -> task_limits.Limits:
 def _fields(
     queue: str, text: tuple[str, str | None], before: Ended | None, given: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return the fields of the task as a listener would have read them at its start."""
+    """Return the fields of the task as a listener would read them at its start."""
     inputs, context = given.get("inputs"), given.get("context")
     now = f"{time.time()}"
     fields = {
@@ -161,7 +161,7 @@ def _fields(
 
 
 def _give(attempt: Attempt, before: Ended | None, given: Mapping[str, Any], max_bytes: int) -> None:
-    """Write what the attempt finds: the checkpoint of an earlier one, and the results of others."""
+    """Write what the attempt finds: the checkpoint of an earlier one, and the results of other tasks."""
     value = given.get("checkpoint", None if before is None else before.checkpoint)
     files = given.get("files", None if before is None else before.files)
     if value is not None:
@@ -177,7 +177,7 @@ def _give(attempt: Attempt, before: Ended | None, given: Mapping[str, Any], max_
 def _outcome(
     record: Record, policy: Retry | Literal[False] | None, failures: int
 ) -> tuple[str, float | None]:
-    """Return how the attempt has ended, and in how many seconds it runs again."""
+    """Return how the attempt ended, and in how many seconds it runs again."""
     if record["status"] == "complete":
         return "complete", None
     if record.get("handed_back"):

@@ -1,4 +1,4 @@
-"""SimulatedTask: the task of a handler that a test runs in its own process; `run_attempt` runs it."""
+"""SimulatedTask: the task of a handler that a test runs in its own process with `run_attempt`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from blueque.text.format import one_line
 
 
 class SimulatedTask(RunningTask):
-    """A running task whose stop, limits and new tasks a test decides or looks at.
+    """A running task whose stop and limits a test decides, and whose new tasks it inspects.
 
-    stop_after: `should_stop` is false so many times, and then true; None: it stays false.
-    client: of the Redis in which it makes tasks; None: it only notes those of `spawn` and `Then`.
-    told: each progress. noted: each note. made: the tasks that it has made, by their ids.
+    stop_after: how many times `should_stop` is false before it becomes true; None: it stays false.
+    client: of the Redis in which it creates tasks; None: it only records those of `spawn` and `Then`.
+    told: each progress. noted: each note. made: the tasks that it created, by id.
     """
 
     __slots__ = ("_reads", "_stop_after", "_timing", "made", "noted", "told")
@@ -61,7 +61,7 @@ class SimulatedTask(RunningTask):
 
     @property
     def client(self) -> Client:
-        """The client that the test has given. Raises InvalidInput if it has given none."""
+        """The client that the test has given. Raises InvalidInput without one."""
         if self._client is None:
             raise InvalidInput(
                 "run_task has no Redis, so there is no task.client, and enqueue needs client=: "
@@ -71,14 +71,14 @@ class SimulatedTask(RunningTask):
 
     @property
     def should_stop(self) -> bool:
-        """Whether the test has the task asked to stop by now, or its time limit is near."""
+        """Whether the test wants the task to stop now, or its time limit is near."""
         is_asked = self.is_asked
         self._reads += 1
         return is_asked
 
     @property
     def is_asked(self) -> bool:
-        """The same, without counting that it was read."""
+        """The same, without counting the read."""
         has_read = self._stop_after is not None and self._reads >= self._stop_after
         return has_read or self._timing.is_near
 
@@ -93,14 +93,14 @@ class SimulatedTask(RunningTask):
         return self._spawner if self._spawner is not None else _Notes(self)
 
     def note(self, text: str) -> bool:
-        """Note the text as for the history of the task; see `Ended.notes`."""
+        """Record a note for the history of the task; see `Ended.notes`."""
         has_noted = super().note(text)
         if has_noted:
             self.noted.append(one_line(str(text)))
         return has_noted
 
     def make(self, records: Iterable[NewTask]) -> list[TaskId]:
-        """Take note of new tasks, and return their ids."""
+        """Record new tasks and return their ids."""
         ids = []
         for new in records:
             ids.append(TaskId(new.task, new.task not in self.made))
@@ -112,7 +112,7 @@ class SimulatedTask(RunningTask):
 
 
 class _Notes:
-    """In the place of a Spawner: notes what a task makes, without Redis."""
+    """Takes the place of a Spawner: records the tasks that a task creates, without Redis."""
 
     def __init__(self, task: SimulatedTask) -> None:
         self._task = task
@@ -122,7 +122,7 @@ class _Notes:
 
 
 class Run(NamedTuple):
-    """What came of `run_attempt`. exception: what the handler has raised."""
+    """The result of `run_attempt`. exception: what the handler raised."""
 
     record: Record
     exception: BaseException | None
@@ -134,7 +134,7 @@ def run_attempt(
     """Run the handler here and return the exit record, as a task process writes it.
 
     max_bytes: the size limit of the result.
-    What is no Exception goes through, as the Ctrl-C of a person and the skip of a test do.
+    Exceptions that are not an Exception pass through, such as Ctrl-C and the skip of a test.
     """
 
     work = handlers.handler(lambda: handler, max_bytes, show_stacks=lambda: None)
@@ -163,7 +163,7 @@ def ended_of(
     delay: float | None,
     failures: int,
 ) -> Ended:
-    """Return how an attempt has ended, and what it has shown and left. See `Ended`."""
+    """Return how an attempt ended, and what it reported and left. See `Ended`."""
     value, files = _checkpoint_of(attempt)
     return Ended(
         task.id,
@@ -197,7 +197,7 @@ def _checkpoint_of(attempt: Attempt) -> tuple[Any, dict[str, bytes]]:
 
 @contextlib.contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """Keep what SIGTERM does in this process: a coroutine has it cancel the task."""
+    """Keep the SIGTERM handler of this process: a coroutine replaces it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -210,7 +210,7 @@ def _own_sigterm() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _current(task: SimulatedTask, attempt: Attempt) -> Iterator[None]:
-    """Have this process be that of the task."""
+    """Make this process that of the task."""
     before = dict(os.environ)
     os.environ |= environment(task.id, task.fields, attempt.path)
     running_task.begin(task)

@@ -1,4 +1,4 @@
-"""TimeLimits: hold a handler in this process to its time limits, by an alarm of the kernel."""
+"""TimeLimits: apply its time limits to a handler in this process, by an alarm of the kernel."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NEVER = float("inf")
 
 
 class Exceeded(BaseException):
-    """A limit of the task is exceeded. A listener would kill its process."""
+    """The task exceeded a limit. A listener would kill its process."""
 
 
 class TimeLimits:
-    """In a `with` block of the main thread, raises Exceeded in what runs there when it exceeds a
-    limit. In another thread it only notes that.
+    """In a `with` block of the main thread, raises Exceeded when the block exceeds a limit.
 
+    In another thread it only records that.
     exceeded: the name of the limit, and a sentence, once it is exceeded.
     """
 
@@ -59,7 +59,7 @@ class TimeLimits:
 
     @property
     def is_near(self) -> bool:
-        """Whether the time of the task is so near its limit that it is asked to stop."""
+        """Whether the time limit is so near that the task is asked to stop."""
         limit = self._limits.time
         return limit is not None and (
             self._limits.lead > 0
@@ -67,12 +67,12 @@ class TimeLimits:
         )
 
     def note_progress(self) -> None:
-        """Note that the task has shown progress."""
+        """Record that the task has reported progress."""
         self.look()
         self._told = time.monotonic()
 
     def look(self) -> None:
-        """Note which limit is exceeded."""
+        """Record which limit is exceeded."""
         now, limits = time.monotonic(), self._limits
         if self.exceeded is not None or now < self._due():
             return
