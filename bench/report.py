@@ -29,19 +29,7 @@ WHOLE = {
 }  # metrics that are counted, not measured
 WIDTH = 125
 MET, NOT_MET, NOT_MEASURED = "met", "not met", "not measured"
-MAIN = {
-    "bulk",
-    "drain",
-    "pickup",
-    "listeners",
-    "backlog",
-    "drain_full",
-    "scheduler",
-    "idle",
-    "status",
-    "feed",
-    "archive",
-}
+MAIN = {"listeners", "backlog", "drain_full", "scheduler", "idle", "status"}
 
 Numbers = dict[str, Any]  # of one case, as Outcome has them, with rounds, scale and load
 Drawing = dict[str, Any]
@@ -146,7 +134,7 @@ def promises(cases: Sequence[Case], results: dict[str, Numbers]) -> list[str]:
     parts = [f"{count} of {len(list(_all(cases)))} promises are met. {every} has all of them."]
     for verdict, lines in found.items():
         if lines:
-            heading = "Met, the main ones" if verdict == MET else verdict.capitalize()
+            heading = "Met, among others" if verdict == MET else verdict.capitalize()
             parts += [f"**{heading}:**", table(headings[: len(lines[0])], lines)]
     return parts
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from bench.report import table
+from bench.report import WIDTH, table
 
 KINDS = {"plain": "one server", "tls-sentinel": "a primary, two replicas and Sentinels, with TLS"}
 HEAD = """\
@@ -42,9 +43,13 @@ def part(runs: Mapping[str, Mapping[str, Any]]) -> str:
     ]
     parts = [table(["", *(KINDS[kind] for kind in known)], [*facts, *rows])]
     for kind in known:
-        if told := [f"- {sentence}" for sentence in runs[kind]["wrong"]]:
-            parts += [f"What went wrong with {KINDS[kind]}:", "\n".join(told)]
-        parts += filter(None, [runs[kind].get("remark")])
+        wrong, remark = runs[kind]["wrong"], runs[kind].get("remark")
+        if wrong:
+            lines = f" (`soak-{kind}.json` has the lines)" if remark else ""
+            parts.append(f"**What went wrong with {KINDS[kind]}**{lines}:")
+            parts.append(
+                textwrap.fill(remark, WIDTH) if remark else "\n".join(f"- {line}" for line in wrong)
+            )
     return "\n\n".join([HEAD, *parts])
 
 
