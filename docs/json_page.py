@@ -22,19 +22,19 @@ standard error, and the exit code is the same.
 {"blueque": 2, "kind": "tasks", "items": []}
 ```
 
-- `blueque` is the version of this format, `kind` says what the object is. `log`, `event` and `result` are JSON lines: an
-  object in each, as it comes.
-- Within a version, fields and kinds may be added. What is here keeps its name, its type and its meaning.
-- A *time* comes twice: `created` is text in ISO 8601 in UTC, and `created_seconds` the same in Unix seconds. Other
-  durations and moments are seconds, and sizes bytes.
-- A task is named by its id. `null`: there is none, or it is not known. *Optional*: it is there only when there is something to say.
-- A `code` is the same for the same kind of problem. A `command` tells more, or helps. `has_more`: not all are shown.
-- Numbers are never NaN or infinite. Characters that turn or hide text are escaped. Parameters and results are those of the
-  task, as JSON; what is no JSON is text. In parameters, secrets are [`"[hidden]"`](security.md#secrets).
-- [The page](guide/web.md#for-programs) answers the kinds that only read over HTTP, at `/api/v1/KIND`.
-- Each line that `blueque export` writes is the `item` of a [`task`](#task), without the signs of what runs.
+- `blueque` is the version of this format, and `kind` the kind of object. `log`, `event` and `result` are JSON lines: one object
+  on each, as it comes.
+- Within a version, fields and kinds may be added. The others keep their name, type and meaning.
+- A *time* comes twice: `created` is text in ISO 8601 in UTC, and `created_seconds` the same in Unix seconds. Durations are
+  seconds, and sizes bytes.
+- A task is named by its id. `null` means none, or not known. An *optional* field can be missing.
+- A `code` names a kind of problem. A `command` tells more, or helps. `has_more`: not all are shown.
+- Numbers are never NaN or infinite. Characters that turn or hide text are escaped.
+- Parameters and results are JSON, or else text. In parameters, secrets are [`"[hidden]"`](security.md#secrets).
+- [The page](guide/web.md#for-programs) serves the kinds that only read over HTTP, at `/api/v1/KIND`.
+- Each line of `blueque export` is the `item` of a [`task`](#task), without the signs of what runs.
 
-The verb of its name prints a kind, unless its section names others. `docs/json_page.py` writes this page.
+The verb of its name prints a kind, unless its section names others.
 """
 
 
