@@ -96,14 +96,13 @@ def of_words(extra: str, context: click.Context) -> str:
     arguments = [param for param in command.params if isinstance(param, click.Argument)]
     taken = " ".join(argument.make_metavar(context) for argument in arguments)
     options = {name for param in command.params for name in param.opts}
-    advice = ["A queue is given with -q."] if "-q" in options else []
+    advice = ["Name a queue with -q."] if "-q" in options else []
     if taken or not advice:
-        are = "argument is" if len(arguments) == 1 else "arguments are"
-        advice.append(f"The {are} {taken}." if taken else "There are no arguments.")
+        advice.append(f"It takes {taken or 'no arguments'}.")
     if "JSON" in taken:
-        advice.append("Write what has spaces, or quotes as JSON has them, in '...'")
+        advice.append("Put JSON, and words with spaces, in '...'")
     if any(argument.name == "pattern" for argument in arguments):
-        advice.append("Several queues are one pattern in quotes: 'video.*'")
+        advice.append("For several queues write a pattern in quotes: 'video.*'")
     return " ".join(advice)
 
 

@@ -71,7 +71,7 @@ def apply_retention(
     for record in client.get_inspector().archiving(queues) if queues else ():
         if record:
             printing.talk(
-                f"queue {record.get('queue')} is skipped: blueque archive works on a batch of it"
+                f"queue {record.get('queue')} is skipped: blueque archive is working on it"
             )
     retention = Retention(client.connections, rules)
 
@@ -116,7 +116,7 @@ def _counted(snapshot: Snapshot) -> Counter[Place]:
 def _tell_awaited(number: int) -> None:
     if number:
         stay = "stays: others wait for it" if number == 1 else "stay: others wait for them"
-        printing.talk(f"{count(number, 'more task')} {stay}. To delete waiting ones, too: --force")
+        printing.talk(f"{count(number, 'more task')} {stay}. To delete waiting tasks too: --force")
 
 
 def _purge(client: Client, snapshot: Snapshot, is_forced: bool, by: str | None) -> int:

@@ -88,7 +88,7 @@ def _registered(
     try:
         return importer.look_at(name._replace(paths=paths))
     except InvalidInput as error:
-        printing.talk(f"{error}; what its decorator says is left out")
+        printing.talk(f"{error}; the settings of its decorator are left out")
         return None
 
 
@@ -105,7 +105,7 @@ def _in_redis(invocation: Invocation, queue: str) -> Layer:
     try:
         fields = invocation.client().get_inspector().settings([queue])[queue]
     except (RedisAway, RedisRefused) as error:
-        printing.talk(f"{error}; what the settings of {queue} in Redis say is left out")
+        printing.talk(f"{error}; the settings of {queue} in Redis are left out")
         return Layer("redis", {})
     names = [row.key for row in IN_REDIS if row.key in fields.keys() - malformed(fields).keys()]
     return Layer("redis", {name: read_setting(name, fields[name]) for name in names})

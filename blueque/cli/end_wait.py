@@ -54,7 +54,7 @@ wait_option = click.option(
     "--wait",
     callback=_to_seconds,
     metavar="[DURATION]",
-    help="Wait until they have ended, at most so long; then the exit code is 124.",
+    help="Wait until they have ended; after this time the exit code is 124.",
 )
 
 

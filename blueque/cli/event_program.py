@@ -33,7 +33,7 @@ def call(program: Sequence[str], text: str) -> None:
             return
         failures += 1
         seconds = pause(failures)
-        said = f"{program[0]} has ended with {done.returncode}; again in {seconds:.0f} s, and events wait"
+        said = f"{program[0]} exited with {done.returncode}; retry in {seconds:.0f} s, events wait"
         printing.talk(said)
         time.sleep(seconds)
 
@@ -56,7 +56,7 @@ class PlaceFile:
             return {}
         except (OSError, ValueError, TypeError) as error:
             raise Failure(
-                CONFIGURATION, f"{self._path} has no places of events: {error}"
+                CONFIGURATION, f"{self._path} is not a file of --place: {error}"
             ) from error
 
     def write(self, places: Mapping[str, str]) -> None:

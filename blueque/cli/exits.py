@@ -37,7 +37,7 @@ _ADVICE: dict[type[BluequeError], str] = {
     RedisAway: "{origin} Is Redis running there? To use another one: --redis-url URL",
     QueueFull: "{what} allow more: {command}",
     errors.Contended: "Try again in a moment.",
-    errors.SnapshotGone: "Try again: it goes on where it was.",
+    errors.SnapshotGone: "Try again: it continues where it stopped.",
 }
 
 _OF_SENTINEL = (
@@ -45,9 +45,9 @@ _OF_SENTINEL = (
 )
 # By the first word of the answer of Redis.
 _REFUSALS: dict[str, tuple[int, str]] = {
-    "NOAUTH": (FORBIDDEN, "Put the password in: redis://default:PASSWORD@host:port/db"),
-    "WRONGPASS": (FORBIDDEN, "Correct the user or the password in the address, where % is %25."),
-    "NOPERM": (FORBIDDEN, "This Redis user lacks a permission. What it may do: blueque acl check"),
+    "NOAUTH": (FORBIDDEN, "Add the password to the address: redis://default:PASSWORD@host:port/db"),
+    "WRONGPASS": (FORBIDDEN, "Correct the user or the password in the address; write % as %25."),
+    "NOPERM": (FORBIDDEN, "This Redis user lacks a permission. See: blueque acl check"),
     "DENIED": (FORBIDDEN, "This Redis accepts connections from its own machine only."),
     "READONLY": (FORBIDDEN, "This is a replica: use the address of its primary."),
     "OOM": (
@@ -56,7 +56,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     ),
     "MISCONF": (AWAY, "Redis cannot write to its disk, so it refuses changes: see its log."),
     "NOREPLICAS": (AWAY, "Redis has too few replicas, so it refuses changes: blueque doctor"),
-    "BUSY": (AWAY, "A script has kept Redis busy for long: wait, or end it with SCRIPT KILL."),
+    "BUSY": (AWAY, "A script keeps Redis busy: wait, or end it with SCRIPT KILL."),
     "WRONGTYPE": (
         CONFIGURATION,
         "A key named blueque_... is of another type: does another program use this database?",
@@ -71,7 +71,7 @@ _REFUSALS: dict[str, tuple[int, str]] = {
     ),
     "ERR": (
         CONFIGURATION,
-        "Check the number of the database and the password in the address, and the version of the server.",
+        "Check the database and the password in the address, and the version of the server.",
     ),
 }
 
@@ -173,7 +173,7 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
         return BUG
     _print_lines(
         f"{program}: unexpected {type(error).__name__}: {error}",
-        "This is a bug: please report it with what the same command prints when --debug is added.",
+        "This is a bug: please report it with the output of the same command with --debug.",
     )
     return BUG
 
@@ -209,7 +209,7 @@ def _of_words(error: click.ClickException) -> str:
     message, context = error.format_message(), getattr(error, "ctx", None)
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", message)
     if context is not None and extra:
-        return f"too many words: {extra[1]}. {of_words(extra[1], context)}"
+        return f"too many arguments: {extra[1]}. {of_words(extra[1], context)}"
     return message
 
 
@@ -233,7 +233,7 @@ def _origin(invocation: Invocation, error: BluequeError) -> str:
         url, origin = "", "default"
     if origin != "default":
         return f"The address is from {origin}.{_of_scheme(url, error)}"
-    return "It is the default address. To start a Redis and all else here: blueque dev."
+    return "This is the default address. To start Redis and everything else here: blueque dev."
 
 
 def _of_scheme(url: str, error: BluequeError) -> str:

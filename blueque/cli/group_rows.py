@@ -38,7 +38,7 @@ def print_groups(
         at = seen.record.get("updated")
         if seen.state == MAKING and at is not None:
             ago = printing.span(max(now - at, 0.0))
-            printing.talk(f"{seen.name} is making: its last tasks came {ago} ago")
+            printing.talk(f"{seen.name} is being made: its last tasks were added {ago} ago")
 
 
 def print_bad(tasks: Sequence[Task], now: float, hide: Hide) -> None:
@@ -80,12 +80,12 @@ def remarks(seen: GroupSeen, can_run: bool, now: float, is_utc: bool) -> Iterato
         ago = printing.span(max(now - record["cancel"], 0.0))
         yield f"It was cancelled {ago} ago by {record.get('cancelled_by', 'unknown')}{reason}."
     elif seen.state == "open":
-        yield f"It is open: more tasks may join it. When it has all: {hints.of_group('close', name)}"
+        yield f"It is open: more tasks can join it. When all have joined: {hints.of_group('close', name)}"
     elif seen.state == MAKING:
         yield f"None of its tasks runs until all are there. To give it up: {hints.of_group('cancel', name)}"
     if is_kept(seen, now):
         until = printing.stamp(record["hold"], is_utc)
-        yield f"Its tasks are kept until its results were collected, at most until {until}."
+        yield f"Its tasks are kept until its results are collected, at most until {until}."
     if can_run and seen.is_whole and not seen.is_cancelling:
         yield f"To run the BAD tasks again: {hints.of_group('requeue', name)}"
     if seen.waiting and seen.bad and seen.has_ended:

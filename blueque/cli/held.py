@@ -37,7 +37,7 @@ class Held:
         for task_id, parents in [*found.items()][:MOST_NAMED]:
             parent = parents[0]
             name = printing.short_id(parent.id)
-            more = f", and {len(parents) - 1} more did not end well" if parents[1:] else ""
+            more = f", and {len(parents) - 1} more did not complete" if parents[1:] else ""
             printing.talk(
                 f"{printing.short_id(task_id)} is held by {name}, which "
                 f"{how_it_ended(parent)}{more}. See: blueque why {printing.short_id(task_id)}"

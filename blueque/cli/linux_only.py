@@ -30,7 +30,7 @@ def require_linux() -> None:
         raise Failure(
             CONFIGURATION,
             f"listeners and schedulers need Linux, and this is {_NAMES.get(sys.platform, sys.platform)}",
-            "On a laptop, run them in a container, or on Windows in WSL. All else of Blueque runs here.",
+            "Run them in a container, or in WSL on Windows. Everything else of Blueque runs here.",
         )
 
 

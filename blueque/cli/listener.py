@@ -114,8 +114,8 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     default if a weight is given). For a queue whose name contains =, add a weight: a=x=1.
 
     A handler can name its queue itself, with @blueque.handler("video.encode") above the function. --module imports it.
-    Every option can also be set in the environment, as --max-runtime by BLUEQUE_MAX_RUNTIME, or in blueque.toml, some of
-    them for one queue; options overrule both:
+    Every option can also be set in the environment (--max-runtime is BLUEQUE_MAX_RUNTIME) or in blueque.toml, and some
+    of them for one queue. The command line wins:
 
     \b
     [listener]
@@ -133,8 +133,8 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     them. SIGTERM: see --on-term. With leave, the default outside a container, running tasks run on, each with its
     listener, and the next blueque-listener here finds them. --retry and the limits apply to tasks without their own.
 
-    SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: start anew with what blueque.toml says now.
-    SIGUSR1: write the stacks of master and listeners to the log. These three signals never touch a task.
+    SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: reload blueque.toml. SIGUSR1: write
+    the stacks of master and listeners to the log. These three signals do not affect tasks.
     """
     # refuse a mistake in the file, and a bad address
     config, client = invocation.config, invocation.client()

@@ -62,7 +62,7 @@ def find(sources: Sources, queues: Sequence[str], look: Look) -> Modules:
     if named is None or not named.value:
         if queues:
             return Modules()
-        how = "name a queue, or modules whose handlers name theirs: --module MODULE"
+        how = "name a queue, or modules with handlers: --module MODULE"
         raise click.UsageError(f"QUEUE is missing: {how}", click.get_current_context())
     try:
         found = look(named.value)
@@ -70,7 +70,7 @@ def find(sources: Sources, queues: Sequence[str], look: Look) -> Modules:
         if len(handlers) < len(found):
             names = ", ".join(queue for queue in found if queue in aliases)
             raise InvalidInput(
-                f"{names}: the modules have a handler for the queue of this alias, too"
+                f"{names}: the modules also have a handler for the queue of this alias"
             )
         return Modules(named.value, handlers)
     except InvalidInput as error:
@@ -164,9 +164,9 @@ def remarks_on(config: Config, queue: str, handler: Registered, nearer: Resolver
         elif found is None:
             continue
         elif found.origin == "file":
-            reason = f"[{shown_path(('queues', queue))}] in {config.path} says something else"
+            reason = f"[{shown_path(('queues', queue))}] in {config.path} sets another value"
         else:
-            reason = "an option or a variable counts"
+            reason = "an option or a variable wins"
         unused.setdefault(reason, []).append(key)
     return [
         f"queue {queue!r}: the decorator of {handler.run} is not used for {', '.join(keys)}: {reason}"

@@ -30,7 +30,7 @@ def from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
             f"Run there: blueque logs --all{which} {task.id}, or read {path}",
         )
     if not os.path.isdir(path):
-        raise Failure(MISSING, f"{path} does not exist on this host, or no longer")
+        raise Failure(MISSING, f"{path} does not exist on this host")
     last = 0
     for line in log_tail.read(path):
         last = line.number
@@ -65,9 +65,7 @@ def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
                 return number, host, beside
     places = ", ".join(f"{one} in {host}:{path}" for one, (host, path) in known.items())
     raise Failure(
-        MISSING,
-        f"it is unknown where the files of attempt {number} are",
-        f"Known files: attempt {places}",
+        MISSING, f"the files of attempt {number} were not found", f"Known files: attempt {places}"
     )
 
 

@@ -34,7 +34,7 @@ days_option = click.option(
     default="7d",
     show_default=True,
     metavar="DAYS",
-    help="So many days, today included.",
+    help="Number of days, including today.",
 )
 
 

@@ -159,10 +159,10 @@ redis_url_option = _shared(
     "--redis-url",
     callback=_remember("url"),
     metavar="URL",
-    help="Redis; default BLUEQUE_REDIS_URL, REDIS_URL, localhost.",
+    help="Address of Redis; default: BLUEQUE_REDIS_URL, REDIS_URL, localhost.",
 )
 config_option = _shared(
-    "--config", callback=_remember("config_file"), metavar="FILE", help="Another blueque.toml."
+    "--config", callback=_remember("config_file"), metavar="FILE", help="Path of blueque.toml."
 )
 debug_option = _shared(
     "--debug", callback=_remember("is_debug"), is_flag=True, help="Show tracebacks."
@@ -182,7 +182,7 @@ _options_of_verbs = together(
         "--as",
         callback=_remember("by"),
         metavar="NAME",
-        help="Who gives an order; default USER@HOST.",
+        help="Name recorded for your changes; default USER@HOST.",
     ),
     _shared(
         "--utc",
@@ -194,7 +194,7 @@ _options_of_verbs = together(
         "--color",
         callback=_set_color,
         type=click.Choice(("auto", "always", "never")),
-        help="Default: on a terminal; NO_COLOR, FORCE_COLOR.",
+        help="Use colours; default: on a terminal, or as NO_COLOR and FORCE_COLOR say.",
     ),
 )
 
@@ -218,8 +218,8 @@ reveal_option = click.option(
     "--reveal",
     "reveals",
     is_flag=True,
-    help='Show the values that are otherwise "[hidden]": of names such as password or token.',
+    help='Show values that are otherwise "[hidden]", such as passwords and tokens.',
 )
 yes_option = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-reason_option = click.option("--reason", metavar="TEXT", help="Why, for people who look later.")
+reason_option = click.option("--reason", metavar="TEXT", help="Reason to record.")

@@ -37,12 +37,10 @@ def say_what_they_wait_for(
             names = f"{first} and {more} more" if more else first
             printing.talk(f"{name} waits for {names}. See: blueque why {name}")
         if task.fields.get("broken") == "cancel" and done[task.id] == "blocked":
-            printing.talk(f"{name} waits on from now on if that fails: it is not cancelled again.")
+            printing.talk(f"If that fails, {name} stays blocked: it is not cancelled again.")
         for each in dropped[:MOST_NAMES]:
             is_gone = each.status is None
             why = "is gone" if is_gone else f"is {each.status}"
-            printing.talk(
-                f"{name} does not wait for {printing.short_id(each.id)} any more, which {why}."
-            )
+            printing.talk(f"{name} no longer waits for {printing.short_id(each.id)}, which {why}.")
     if len(told) > MOST_NAMES:
-        printing.talk(f"{len(told) - MOST_NAMES:,} more of these tasks wait for others, or did.")
+        printing.talk(f"{len(told) - MOST_NAMES:,} more of these tasks waited for others.")

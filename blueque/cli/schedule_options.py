@@ -68,17 +68,20 @@ def _seconds(value: str, zone: tzinfo | None, is_ahead: bool = True) -> float:
 
 # The rule of a schedule, as the parameters of `read_rule`.
 rule_options = together(
-    click.option("--cron", metavar="FIELDS", help="When: '30 2 * * 1-5'."),
-    click.option("--every", type=DURATION, help="When: each 6h, 10s to 366d."),
-    click.option("--timezone", metavar="ZONE", help="Of --cron: Europe/Berlin; default UTC."),
+    click.option("--cron", metavar="FIELDS", help="Times, as in cron: '30 2 * * 1-5'."),
+    click.option("--every", type=DURATION, help="Interval, such as 6h; from 10s to 366d."),
+    click.option("--timezone", metavar="ZONE", help="Zone of --cron: Europe/Berlin; default UTC."),
     click.option(
         "--start",
         type=_TEXT_TO_COME,
         metavar="TIME",
-        help="None before this time, of --timezone if it names no zone; with --every, local.",
+        help="No task before this time. Without a zone it is in --timezone, with --every local.",
     ),
     click.option(
-        "--until", type=_TEXT_TO_COME, metavar="TIME", help="None after this time, as for --start."
+        "--until",
+        type=_TEXT_TO_COME,
+        metavar="TIME",
+        help="No task after this time, as for --start.",
     ),
 )
 
@@ -88,13 +91,13 @@ policy_options = together(
     click.option(
         "--overlap",
         type=click.Choice(("skip", "queue", "allow")),
-        help="If the task before has not ended: skip this one, queue it, or allow both; default skip.",
+        help="If the previous task has not ended: skip this one (default), queue it, or allow both.",
     ),
     click.option(
         "--catch-up",
         type=click.Choice(("last", "all", "none")),
-        help="What comes of planned times that were missed; default last.",
+        help="For planned times that were missed: make the last task (default), all, or none.",
     ),
-    click.option("--window", type=DURATION, help="How far back anything is caught up; default 1d."),
-    click.option("--jitter", type=DURATION, help="Let each come later, by less than this."),
+    click.option("--window", type=DURATION, help="How far back to catch up; default 1d."),
+    click.option("--jitter", type=DURATION, help="Spread the tasks: delay each by up to this."),
 )

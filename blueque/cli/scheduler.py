@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 @version_option
 @pass_invocation
 def command(invocation: Invocation, /, **_: Any) -> int:
-    """Put the scheduled tasks of every queue in line when they are due, and make the tasks of recurring ones.
+    """Put scheduled tasks of all queues in line when they are due, and make the tasks of recurring ones.
 
-    Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once. SIGHUP: start anew with
-    what blueque.toml says now. SIGUSR1: write the stacks of its threads to the log. Options can also be set elsewhere:
-    --log-level is BLUEQUE_LOG_LEVEL in the environment, and log_level in [scheduler] of blueque.toml.
+    Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once. SIGHUP: reload
+    blueque.toml. SIGUSR1: write the stacks of its threads to the log. Options can also be set elsewhere: --log-level
+    is BLUEQUE_LOG_LEVEL in the environment, and log_level in [scheduler] of blueque.toml.
 
-    --apply-schedules does what blueque schedule apply does, and removes none. Use it where one file says it all: two
-    schedulers with different files would take turns. If the file is refused because of a recurring task that was made
-    by hand, the log says so, and the scheduler serves on. Without a file it does not start: exit code 78.
+    --apply-schedules runs blueque schedule apply, without --prune. Use it only if all schedulers have the same file.
+    If the file is refused because a recurring task was made by hand, the scheduler logs that and runs on. Without a
+    file it does not start: exit code 78.
     """
     from blueque.scheduler.program import Program
     from blueque.system.log_format import log_to_stderr  # here: --help does without
@@ -70,7 +70,7 @@ def _definitions(invocation: Invocation, client: Client) -> SchedulesOfFile:
 
     path = invocation.config.path
     if path is None:
-        sentence = "no blueque.toml is read, so no schedules can be applied"
+        sentence = "no blueque.toml was found, so there are no schedules to apply"
         raise Failure(CONFIGURATION, sentence, "See: blueque config")
     wanted = schedule_file.definitions(invocation.config, client.get_queue)
     return schedule_file.SchedulesOfFile(path, wanted)

@@ -123,7 +123,7 @@ def watch(look: Callable[[], object], seconds: float) -> None:
                 except RedisAway as error:
                     away_since = away_since or time.monotonic()
                     span = printing.span(time.monotonic() - away_since)
-                    title = printing.clean(f"{error}, for {span}; the last picture:")
+                    title = printing.clean(f"{error}, for {span}; the last status:")
                     lines = [printing.paint(title, "failed", bold=True), *lines[1:]]
     except KeyboardInterrupt:
         return

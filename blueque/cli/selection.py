@@ -30,7 +30,7 @@ _OPTIONS = {
     "group": click.option(
         "--group", multiple=True, metavar="NAME", help="Only tasks of this group."
     ),
-    "tags": tag_option("Only tasks with this tag; several times: with all of them."),
+    "tags": tag_option("Only tasks with this tag; if repeated, with all of the tags."),
     "schedule": click.option(
         "--schedule", multiple=True, metavar="SCHEDULE", help="Only tasks of this recurring task."
     ),
@@ -49,13 +49,13 @@ _OPTIONS = {
         "--since",
         type=MOMENT,
         metavar="AGE|TIME",
-        help="Only tasks that entered their state since then: 24h, 08:00.",
+        help="Only tasks that entered their state after this time: 24h, 08:00.",
     ),
     "until": click.option(
         "--until",
         type=MOMENT,
         metavar="AGE|TIME",
-        help="Only tasks that entered their state before then: 2h, 'yesterday 18:00'.",
+        help="Only tasks that entered their state before this time: 2h, 'yesterday 18:00'.",
     ),
 }
 

@@ -52,7 +52,7 @@ def state_option(states: Sequence[str]) -> Callable[[Decorated], Decorated]:
         type=States(states),
         callback=_flat,
         metavar="STATES",
-        help="Only tasks in these states, with commas between; see blueque help states.",
+        help="Only tasks in these states, separated by commas; see blueque help states.",
     )
 
 

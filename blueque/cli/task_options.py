@@ -20,18 +20,16 @@ if TYPE_CHECKING:
 # As the parameters priority, resources and lock; see `needs`.
 needs_options = together(
     click.option(
-        "--priority", type=int, default=0, metavar="N", help="-100 to 100; higher is first."
+        "--priority", type=int, default=0, metavar="N", help="-100 to 100; higher runs first."
     ),
     click.option(
         "--resource",
         "resources",
         multiple=True,
         metavar="NAME=AMOUNT",
-        help="A resource that it needs: gpu=1, memory=8GiB.",
+        help="Resource that the task needs: gpu=1, memory=8GiB.",
     ),
-    click.option(
-        "--lock", metavar="NAME[=N]", help="Of the tasks with this lock, one runs at a time, or N."
-    ),
+    click.option("--lock", metavar="NAME[=N]", help="Run one task with this lock at a time, or N."),
 )
 
 
@@ -94,7 +92,7 @@ label_options = together(
         "--title",
         type=Value("title", _read_title),
         metavar="TEXT",
-        help="What people read beside its id.",
+        help="Title, shown beside the id.",
     ),
-    tag_option("A tag to find it by, as customer:17; several times for several."),
+    tag_option("Tag to find the task by, such as customer:17; can be repeated."),
 )

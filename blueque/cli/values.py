@@ -73,7 +73,7 @@ class WholeRange(click.IntRange):
 
 
 def limit_option(
-    most: int, default: int = 50, text: str = "At most so many."
+    most: int, default: int = 50, text: str = "Show at most N."
 ) -> Callable[[Decorated], Decorated]:
     """Return the option --limit, up to `most`."""
     return click.option(

@@ -36,13 +36,13 @@ wait_options = together(
         "--broken",
         type=click.Choice(["hold", "cancel"]),
         default="hold",
-        help="If it cannot get what it waits for: go on waiting (default), or be cancelled.",
+        help="If its conditions can no longer be met: hold it (default), or cancel it.",
     ),
     click.option(
-        "--results", is_flag=True, help="Give it the results of the tasks that it waits for."
+        "--results", is_flag=True, help="Pass it the results of the tasks that it waits for."
     ),
     click.option(
-        "--group", metavar="NAME", help="Join this group of tasks; it is opened if it is new."
+        "--group", metavar="NAME", help="Add the task to this group, which is created if it is new."
     ),
 )
 

@@ -10,14 +10,13 @@ from typing import Any
 from blueque.settings.setting import Setting
 from blueque.settings.table import TABLES
 
-_HEAD = "Every setting of Blueque, commented out. docs/configuration.md says more of them."
+_HEAD = "Every setting of Blueque, commented out. docs/configuration.md explains them."
 _HEADS = {
-    "redis": ("[redis]", "What every program asks of Redis."),
+    "redis": ("[redis]", "How every program uses Redis."),
     "listener": ("[listener]", "For each blueque-listener."),
     "queues": (
         '[queues."render.4k"]',
-        "For the tasks of one queue; quotes, because there is a dot in the name. What is not set here is as in [listener] "
-        "and [retention].",
+        "For one queue; a name with a dot needs quotes. [listener] and [retention] have the defaults.",
     ),
     "retention": ("[retention]", "How long finished tasks stay in Redis."),
     "statistics": ("[statistics]", "The numbers of blueque stats."),
@@ -29,10 +28,10 @@ _HEADS = {
     "scheduler": ("[scheduler]", "For each blueque-scheduler."),
     "schedules": (
         "[schedules.nightly]",
-        "A recurring task; blueque schedule apply brings it to Redis.",
+        "A recurring task; blueque schedule apply writes it to Redis.",
     ),
-    "aliases": ("[aliases]", "Second names of queues, which are not in Redis."),
-    "fanouts": ("[fanouts]", "Queues that each get a task of client.get_fanout."),
+    "aliases": ("[aliases]", "Other names of queues; they are not in Redis."),
+    "fanouts": ("[fanouts]", "client.get_fanout makes one task in each of these queues."),
     "web": ("[web]", "For blueque web."),
 }
 _NAMES = {

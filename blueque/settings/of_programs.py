@@ -48,7 +48,7 @@ _LOG = (
     Setting(
         "log_level",
         one_of(units.LOG_LEVELS),
-        "Leave out of the log what is less important.",
+        "Log lines of this level and above.",
         default=units.LOG_LEVEL,
     ),
 )
@@ -56,8 +56,8 @@ LISTENER = (
     Setting(
         "modules",
         texts("MODULE", values.read_modules),
-        "Import these modules; their functions that @blueque.handler decorates run the tasks of their queues. Without a QUEUE, "
-        "listen to all of these queues.",
+        "Import these modules: their functions with @blueque.handler run the tasks of their queues. Without a QUEUE, listen to all "
+        "of these queues.",
         default=(),
         example=["mypackage.tasks"],
         option="--module",
@@ -72,7 +72,7 @@ LISTENER = (
     Setting(
         "select",
         Kind(values.read_select, f"[{'|'.join(queue_order.NAMES)}|MODULE:CALLABLE]"),
-        "How to choose among several queues: the first with work, each in turn, drawn by weight, or as this callable says.",
+        "How to choose among several queues: the first with work, each in turn, at random by weight, or by a callable.",
         default="ordered",
         default_text="lottery if a queue has a weight, else ordered",
         example="lottery",
@@ -81,7 +81,7 @@ LISTENER = (
     Setting(
         "resources",
         RESOURCES,
-        "What this node has for tasks that ask for some of it; shared with other listeners of the same spool.",
+        "Resources of this host for tasks that need them; shared by all listeners with the same spool.",
         default={},
         example={"gpu": 2, "memory": "64GiB"},
         option="--resource",
@@ -89,8 +89,8 @@ LISTENER = (
     Setting(
         "warm",
         YES_OR_NO,
-        "Import the callable before there is a task: true from the start of the listener, false never.",
-        default_text="once a slot has had a task; false if the node has the resource gpu",
+        "Import the callable before a task comes: true at the start of the listener, false never.",
+        default_text="true after the first task of a slot; false if the listener has the resource gpu",
         example=True,
     ),
     Setting(
@@ -105,7 +105,7 @@ LISTENER = (
     Setting(
         "task_redis",
         TASK_REDIS,
-        "Whether tasks may know the address of Redis: all, programs by BLUEQUE_REDIS_URL; or none. A file may name another address.",
+        "Give tasks the address of Redis; programs get it in BLUEQUE_REDIS_URL. A file may name another address.",
         default_text="callables only, for Client()",
         example=True,
     ),
@@ -129,23 +129,23 @@ LISTENER = (
     Setting(
         "spool_limit",
         ROOM,
-        "Size of the spool, or share of its disk, above which the oldest files are removed.",
+        "Remove the oldest files when the spool is larger than this size, or this share of its disk.",
         default=units.SPOOL_LIMIT,
     ),
     Setting(
         "log_limit",
         LOG_SIZE,
-        "Size of stdout or stderr of a task above which the middle is removed; at least 1MiB.",
+        "Remove the middle of stdout or stderr of a task when it is larger than this; at least 1MiB.",
         default=units.LOG_LIMIT,
     ),
-    Setting("beat", DURATION, "How often a listener shows that it lives.", default=units.BEAT),
+    Setting("beat", DURATION, "How often a listener sends a beat.", default=units.BEAT),
     Setting(
-        "lease", DURATION, "A listener without a beat for so long is dead.", default=units.LEASE
+        "lease", DURATION, "A listener without a beat for this long is dead.", default=units.LEASE
     ),
     Setting(
         "lost_after",
         DURATION,
-        "The tasks of a listener without a beat for so long are lost.",
+        "Tasks of a listener without a beat for this long are lost.",
         default=units.LOST_AFTER,
     ),
     Setting(
@@ -162,8 +162,8 @@ LISTENER = (
     Setting(
         "max_runtime",
         DURATION,
-        "After so long, take nothing new, and then do what --on-term says. With --on-term stop, take no task whose time limit "
-        "is longer than what is left.",
+        "After this time, take nothing new and do what --on-term says. With --on-term stop, take no task whose time limit is "
+        "longer than the time left.",
         example="12h",
     ),
     *_LOG,
@@ -173,7 +173,7 @@ SCHEDULER = (
     Setting(
         "apply_schedules",
         YES_OR_NO,
-        "Bring the recurring tasks of [schedules] to Redis, at the start and at SIGHUP.",
+        "Write the recurring tasks of [schedules] to Redis, at the start and at SIGHUP.",
         default=False,
     ),
     *_LOG,
@@ -189,7 +189,7 @@ WEB = (
     Setting(
         "public",
         YES_OR_NO,
-        "Allow an address that other machines can reach, as it is.",
+        "Allow an address that other machines can reach, without TLS.",
         default=False,
     ),
     Setting(
@@ -203,7 +203,7 @@ WEB = (
     Setting(
         "prefix",
         Kind(values.read_prefix, "/PATH"),
-        "Path below which a proxy serves it.",
+        "Path under which a proxy serves the page.",
         default="",
         example="/blueque",
     ),
@@ -217,7 +217,7 @@ WEB = (
     Setting(
         "frame_ancestors",
         texts("ORIGIN", values.read_origins),
-        "Pages of these origins may show it in a frame.",
+        "Pages of these origins may show this page in a frame.",
         default=(),
         example=["https://portal.example.com"],
     ),
@@ -229,30 +229,30 @@ WEB = (
         example=["render.*"],
         option="-q --queue",
     ),
-    Setting("read_only", YES_OR_NO, "Nothing can be changed from the page.", default=False),
+    Setting("read_only", YES_OR_NO, "Allow no changes from the page.", default=False),
     Setting(
         "password_file",
         TEXT._replace(metavar="FILE"),
-        "People who may log in: a line of `blueque web --hash NAME` for each.",
+        "File of the users who may log in, with a line of `blueque web --hash NAME` for each.",
         example="/etc/blueque/web.passwords",
     ),
     Setting(
         "trust_proxy",
         texts("ADDRESS|NETWORK", values.read_networks),
-        "Believe the headers of these proxies: X-Forwarded-For, -Proto, and the next two.",
+        "Trust the headers of these proxies: X-Forwarded-For, -Proto, and the next two.",
         default=(),
         example=["10.0.0.2"],
     ),
     Setting(
         "user_header",
         Kind(values.read_header, "NAME"),
-        "Header in which a proxy names who looks.",
+        "Header in which a proxy sends the user.",
         example="X-Forwarded-User",
     ),
     Setting(
         "role_header",
         Kind(values.read_header, "NAME"),
-        "Header in which it says operator, or viewer.",
+        "Header in which it sends the role: operator or viewer.",
         example="X-Forwarded-Groups",
     ),
 )

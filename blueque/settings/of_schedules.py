@@ -17,7 +17,7 @@ from blueque.settings.kinds import Kind
 from blueque.settings.setting import Setting
 
 RULE = ("cron", "every", "timezone", "start", "until")
-AS_ENQUEUE = "Of each task, as for blueque enqueue."
+AS_ENQUEUE = "As for blueque enqueue, for each task."
 _OF_TASKS: Mapping[str, tuple[Callable[[Any], Any], Any]] = MappingProxyType(
     {
         "priority": (require_priority, 5),
@@ -39,61 +39,58 @@ _OF_TASKS: Mapping[str, tuple[Callable[[Any], Any], Any]] = MappingProxyType(
 _AS_IT_IS = Kind(values.as_it_is)  # `read_rule` and `read_policies` check them
 SCHEDULE = (
     Setting(
-        "queue", Kind(require_queue_name), "Where the tasks go. It must be set.", example="reports"
+        "queue", Kind(require_queue_name), "Queue of the tasks. It must be set.", example="reports"
     ),
     Setting(
         "cron",
         _AS_IT_IS,
-        "When: minute, hour, day of the month, month and day of the week. This or every must be set.",
+        "Minute, hour, day of the month, month and day of the week. Set this or every.",
         example="30 2 * * 1-5",
     ),
-    Setting("every", _AS_IT_IS, "When: a duration of 10 s to 366 days.", example="6h"),
+    Setting("every", _AS_IT_IS, "Interval between tasks, from 10 s to 366 days.", example="6h"),
     Setting(
         "timezone", _AS_IT_IS, "Time zone of cron.", default_text="UTC", example="Europe/Berlin"
     ),
     Setting(
         "start",
         _AS_IT_IS,
-        "Nothing before: a time with its zone, or Unix seconds.",
+        "No task before this time: a time with its zone, or Unix seconds.",
         example="2030-01-31T08:00:00+01:00",
     ),
-    Setting("until", _AS_IT_IS, "Nothing after.", example="2031-01-31T08:00:00+01:00"),
+    Setting("until", _AS_IT_IS, "No task after this time.", example="2031-01-31T08:00:00+01:00"),
     Setting(
         "parameters",
         Kind(values.read_parameters),
-        "Of each task: text stays text, anything else is JSON.",
+        "Parameters of each task: text stays text, anything else is JSON.",
         default_text="null",
         example={"kind": "daily"},
     ),
     Setting(
         "overlap",
         _AS_IT_IS,
-        'If the task before has not ended: "skip" this one, "queue" it, or "allow" both.',
+        'If the previous task has not ended: "skip" this one, "queue" it, or "allow" both.',
         default_text="skip",
         example="skip",
     ),
     Setting(
         "catch_up",
         _AS_IT_IS,
-        'Which planned times that were missed still make a task: the "last", "all", which needs overlap = "allow", or "none".',
+        'Missed planned times that still make a task: the "last", "all", which needs overlap = "allow", or "none".',
         default_text="last",
         example="last",
     ),
-    Setting(
-        "window", _AS_IT_IS, "How far back anything is caught up.", default_text="1d", example="1d"
-    ),
+    Setting("window", _AS_IT_IS, "How far back to catch up.", default_text="1d", example="1d"),
     Setting(
         "jitter",
         _AS_IT_IS,
-        "Each task comes later by less than this: at most a day, and not longer than two planned times are apart; by the same "
-        "for the same time.",
+        "Delay each task by a part of this, always the same for the same time. At most a day, and at most the interval.",
         default_text="0",
         example="10m",
     ),
     Setting(
         "keep",
         Kind(lambda value: values.named("keep", lambda: require_keep(value))),
-        "How long a deleted task counts as made.",
+        "How long a planned time gets no second task after its task was deleted.",
         default_text="1d",
         example="1d",
     ),

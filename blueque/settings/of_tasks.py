@@ -49,14 +49,14 @@ REUSE = (
     Setting(
         "reuse",
         whole(1, MOST_REUSED),
-        "Run up to so many tasks in a process, one after the other. What one leaves in memory, the next one finds.",
+        "Run up to N tasks in one process, one after the other. They share its memory.",
         default=1,
         example=100,
     ),
     Setting(
         "reuse_for",
         DURATION,
-        "Give a process no more tasks this long after its first one began. Without --reuse, the number of tasks has no limit.",
+        "Give a process no new task when this time has passed since its first one. Without --reuse, it runs any number.",
         example="1h",
     ),
 )
@@ -64,62 +64,62 @@ CWD_KEYS = (
     Setting(
         "cwd",
         one_of(CWD),
-        "Where a task works: in the directory of the listener, or in an empty one of its own, which is removed at its end.",
+        "Working directory of a task: that of the listener, or an empty one, which is removed when the task ends.",
         default=CWD[0],
         example="task",
     ),
     Setting(
         "keep_cwd",
         one_of(KEEP_CWD),
-        "When the directory of --cwd task stays, for as long as the other files of its attempt.",
+        "When to keep the directory of --cwd task; it stays as long as the other files of the attempt.",
         default=KEEP_CWD[0],
     ),
 )
 RETRY = Setting(
     "retry",
     POLICY,
-    "Run a failed task again: so many times, or by a policy.",
+    "Run a failed task again: N times, or by a policy.",
     default=False,
     example={"max": 3, "backoff": "1m", "factor": 2, "on": ["OSError"]},
 )
 LIMITS = (
     Setting(
-        "time_limit", limit("time_limit", "DURATION"), "End a task that runs longer.", example="1d"
+        "time_limit", limit("time_limit", "DURATION"), "Stop a task that runs longer.", example="1d"
     ),
     Setting(
         "stall_limit",
         limit("stall_limit", "DURATION"),
-        "End a task that reports no progress for so long.",
+        "Stop a task that reports no progress for this long.",
         example="2h",
     ),
     Setting(
         "memory_limit",
         limit("memory_limit", "SIZE"),
-        "End a task whose processes use more memory together, as 8GiB.",
+        "Stop a task whose processes together use more memory, such as 8GiB.",
         example="16GiB",
     ),
     Setting(
         "grace",
         limit("grace", "DURATION"),
-        "How long after SIGTERM a task gets SIGKILL.",
+        "Time from SIGTERM to SIGKILL when a task is stopped.",
         default=units.GRACE,
     ),
     Setting(
         "lead",
         limit("lead", "DURATION"),
-        "How long before a limit a task gets SIGUSR1, which ends a program that does not handle it.",
+        "Send SIGUSR1 this long before a limit. It ends a program that does not handle it.",
         default=0,
         default_text="no SIGUSR1",
         example="5m",
     ),
 )
-# Of a task that says nothing itself, and where other processes may say it: its queue, its handler.
+# Defaults of a task; its queue and its handler can set them too.
 OF_TASKS = (RETRY, *LIMITS)
 RETENTION = {
     status: Setting(
         status,
         KEEP,
-        f'How long {status} tasks stay: an age, "never", or a table of age and newest.',
+        f'How long to keep {status} tasks: an age, "never", or a table of age and newest.',
         default=keep,
         default_text="90d" if status == "failed" else "7d, and the newest 50,000",
     )
@@ -130,7 +130,7 @@ QUEUE = (
     Setting(
         "weight",
         Kind(queue_order.require_weight, "N", write=_short),
-        "Chance of this queue when listeners draw. A weight makes them draw.",
+        "Chance of this queue with --select lottery, which is the default if a queue has a weight.",
         default=1.0,
         example=100,
     ),
@@ -139,14 +139,14 @@ QUEUE = (
     Setting(
         "resources",
         RESOURCES,
-        "What a task needs, if it does not say so itself.",
+        "Resources that a task needs, unless it names its own.",
         default={},
         example={"gpu": 1},
     ),
     Setting(
         "start_within",
         Kind(require_within, "DURATION", write=write_duration),
-        "A new task that has not started by then expires.",
+        "A new task expires if it has not started this long after it is due.",
         example="2h",
     ),
     *REUSE,
@@ -154,7 +154,7 @@ QUEUE = (
     Setting(
         "pythonpath",
         texts("DIR", values.read_paths),
-        "Directories in which Python looks for modules first, in a task and in the programs that it starts.",
+        "Directories where Python looks for modules first, in tasks and in programs that they start.",
         default=(),
         example=["/srv/render/lib"],
     ),
@@ -164,13 +164,13 @@ IN_REDIS = (
     Setting(
         "max_running",
         Kind(functools.partial(queue_settings.require_bound, "max_running"), "N"),
-        "How many of its tasks may run at a time, on all hosts together.",
+        "Maximum number of its tasks that run at a time, on all hosts together.",
         default_text="any number",
     ),
     Setting(
         "max_pending",
         Kind(functools.partial(queue_settings.require_bound, "max_pending"), "N"),
-        "How many tasks may be in line.",
+        "Maximum number of tasks in line.",
         default_text="any number",
     ),
     Setting(

@@ -21,14 +21,14 @@ TOP = (
     Setting(
         "redis_url",
         Kind(values.read_address, "URL"),
-        "Address of Redis: redis://, rediss://, unix:// or redis+sentinel://. The variable REDIS_URL counts after BLUEQUE_REDIS_URL.",
+        "Address of Redis: redis://, rediss://, unix:// or redis+sentinel://. BLUEQUE_REDIS_URL wins over REDIS_URL.",
         default=units.DEFAULT_REDIS_URL,
         example="redis://db1:6379/0",
     ),
     Setting(
         "max_bytes",
         SIZE,
-        "How much the parameters or the result of a task may take.",
+        "Maximum size of the parameters, and of the result, of a task.",
         default=units.DEFAULT_MAX_BYTES,
     ),
 )
@@ -36,7 +36,7 @@ _REDIS = (
     Setting(
         "replicas",
         whole(0, client_settings.MAX_REPLICAS),
-        "How many replicas have to confirm a change before it is acknowledged.",
+        "Number of replicas that must confirm a change.",
         default=0,
         example=1,
     ),
@@ -47,20 +47,20 @@ _REDIS = (
             "DURATION",
             write=write_duration,
         ),
-        "How long one try waits for them; a call tries again while it has patience.",
+        "How long one try waits for the replicas. A call tries again until its patience ends.",
         default=client_settings.REPLICAS_TIMEOUT,
     ),
 )
 _DAYS_KEPT = Setting(
     "keep",
     DAYS,
-    "How long the numbers of a day are kept: whole days.",
+    "How long to keep the numbers of a day: whole days.",
     default=client_settings.STATISTICS_KEEP,
 )
 _REDACT = Setting(
     "redact",
     texts("PATTERN"),
-    "Hide parameters with these names, besides those that look like secrets.",
+    "Hide parameters with these names, in addition to those that look like secrets.",
     default=(),
     example=["*_url", "iban"],
 )
@@ -68,21 +68,21 @@ PAYLOADS = (
     Setting(
         "compress_from",
         SIZE,
-        "Compress parameters, results and the like from this size up to 16 MiB, if that makes them smaller.",
+        "Compress parameters, results and other data from this size up to 16 MiB, if that makes them smaller.",
         default_text="never",
         example="1KiB",
     ),
     Setting(
         "keys",
         TEXT._replace(metavar="FILE"),
-        "Encrypt parameters, results and the like with the first key of this file.",
-        default_text="they are not encrypted",
+        "Encrypt parameters, results and other data with the first key of this file.",
+        default_text="no encryption",
         example="/etc/blueque/payload.keys",
     ),
     Setting(
         "queues",
         texts("PATTERN"),
-        "Only those of these queues.",
+        "Compress and encrypt only data of these queues.",
         default=(),
         default_text="all queues",
         example=["payroll", "hr.*"],

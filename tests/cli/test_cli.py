@@ -1233,7 +1233,10 @@ def test_a_higher_limit_is_advised_only_where_one_can_be_set(what, helps):
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("", "It is the default address. To start a Redis and all else here: blueque dev. Is"),
+        (
+            "",
+            "This is the default address. To start Redis and everything else here: blueque dev. Is",
+        ),
         ("redis://db1", "The address is from REDIS_URL. Is"),
     ],
     ids=["default", "variable"],
@@ -1333,8 +1336,7 @@ def test_help_has_a_line_of_80_columns_for_every_verb(run):
         ("enqeue", "enqueue"),
         (
             "enqueue video {a: 1}",
-            "enqueue: too many words: 1}. The arguments are QUEUE [JSON | @FILE | -]. Write what has "
-            "spaces, or quotes as",
+            "enqueue: too many arguments: 1}. It takes QUEUE [JSON | @FILE | -]. Put JSON, and words with spaces, in",
         ),
         ("dev tasks.py", "dev: MODULE: 'tasks.py' is not the name of a module: write tasks"),
     ],

@@ -624,7 +624,7 @@ def test_those_that_cannot_be_told_are_named_and_it_is_code_5(run, redis, cli):
     assert (result.returncode, orders(cli)) == (5, {f"video_{NODE}"})
     assert len(result.stdout.splitlines()) == 2
     legacy, library, dead = result.stderr.splitlines()
-    assert legacy.startswith("gpu-1.cluster.example.com_1 of video was not told:")
+    assert legacy.startswith("gpu-1.cluster.example.com_1 of video did not get the order:")
     assert ("1.0.0" in legacy, "library" in library, "dead" in dead) == (True, True, True)
 
 
@@ -644,7 +644,7 @@ def test_a_silent_listener_is_told_and_that_it_is_silent(run, redis, cli):
     result = run("host", "drain", NODE)
 
     assert (result.returncode, orders(cli)) == (0, {f"video_{NODE}"})
-    assert "it obeys with its next beat" in result.stdout
+    assert "it follows the order at its next beat" in result.stdout
 
 
 def orders_of(cli):

@@ -200,7 +200,7 @@ def test_ctrl_c_stops_it_and_the_next_run_goes_on(environ, run, cli, redis, shel
     assert (
         waiting == f"Waiting for another archiver of this queue: ann@host, process {os.getpid()}.\n"
     )
-    assert rest == "Stopped. Nothing is lost: the next run goes on where it was.\n"
+    assert rest == "Stopped. Nothing is lost: the next run continues.\n"
 
     protocol.leave_batch(redis, BatchRef(QUEUE, "b-1", "w"))
     result = run(QUEUE, shelf)

@@ -189,7 +189,7 @@ def test_without_a_file_it_is_said_where_one_may_lie(run, here):
     without = run("config")
     (here / "blueque.toml").touch()
 
-    assert "Write one: blueque config --example > blueque.toml" in without.stderr
+    assert "or write one: blueque config --example > blueque.toml" in without.stderr
     assert run("config").stderr == ""
     assert json.loads(run("config", "--json").stdout)["file"] == "blueque.toml"
 
@@ -310,7 +310,7 @@ def test_help_explains_every_exit_code_state_and_verb(run):
 
     assert codes - set(help.EXIT_CODES) == set()
     assert set(help.STATES) == set(STATUSES)
-    assert "124  timeout: what was waited for" in run("help", "exit-codes").stdout
+    assert "124  the timeout came first" in run("help", "exit-codes").stdout
     assert run("help", "states").stdout.startswith("blocked    ")
     assert run("help", "host", "drain").stdout == run("host", "drain", "--help").stdout
     assert run("help").stdout == run("--help").stdout

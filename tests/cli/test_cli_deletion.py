@@ -87,9 +87,7 @@ def test_a_queue_that_is_being_archived_is_left_alone_and_said_to_be(run, redis,
     result = run("delete", "--kept-too-long", "--yes")
 
     assert left(cli) == ["a"]
-    assert result.stderr.startswith(
-        "queue video is skipped: blueque archive works on a batch of it\n"
-    )
+    assert result.stderr.startswith("queue video is skipped: blueque archive is working on it\n")
 
 
 # queue

@@ -458,7 +458,7 @@ def test_a_feed_counts_no_row_as_a_task_that_became_none(run, programs):
     shown, asked = (run(verb=("group", verb, "f")) for verb in ("show", "forget"))
 
     assert re.search(r"backlog +2 +1 +100 %", shown.printed)
-    assert "feed f has made 2 tasks of 4 rows and would begin anew" in asked.log
+    assert "feed f has made 2 tasks of 4 rows and would start again" in asked.log
 
 
 def test_a_feeder_that_was_killed_on_this_host_is_seen_at_once(start, run, cli):

@@ -84,7 +84,7 @@ def test_the_states_have_the_same_words_everywhere(run, night, redis, client, cl
         return state
 
     assert (states("night"), states("flow")) == ("open", "making")
-    assert "flow is making: its last tasks came 2 h ago" in run("group", "ls").stderr
+    assert "flow is being made: its last tasks were added 2 h ago" in run("group", "ls").stderr
     refused = run("enqueue", "video", "1", "--group", "flow").stderr
     assert "group 'flow': it is making" in refused
     refused = run("enqueue", "video", "1", "--after", "group flow").stderr
@@ -204,7 +204,7 @@ def test_a_requeue_of_a_group_says_which_tasks_are_blocked_again_and_which_were_
     assert "1 of them were lost, so old processes may still run" in asked.stderr
     assert done.stdout == "night  1 task in line again, 1 blocked again\n"
     assert f"{second} waits for first-1." in done.stderr
-    assert f"{second} waits on from now on if that fails" in done.stderr
+    assert f"If that fails, {second} stays blocked" in done.stderr
 
 
 def test_a_cancellation_of_a_group_without_open_tasks_says_what_it_does(run, client, queue):
@@ -550,7 +550,9 @@ def test_a_task_that_waited_and_was_cancelled_does_not_count_as_waiting(run, nig
     assert shown.split()[-5:] == ["2", "0", "1", "1", "0"]
     assert "No task waits for it any more; these would if" in run("graph", "night").stdout
     assert refused.returncode == 5
-    assert "They were cancelled, and would wait again. Delete them first" in refused.stderr
+    assert (
+        "They were cancelled and would wait again if requeued. Delete them first" in refused.stderr
+    )
 
 
 def test_a_group_whose_results_were_not_collected_is_forgotten_after_a_question(run, client, queue):
@@ -560,7 +562,7 @@ def test_a_group_whose_results_were_not_collected_is_forgotten_after_a_question(
 
     shown, asked = run("group", "show", "kept"), run("group", "forget", "kept")
 
-    assert "Its tasks are kept until its results were collected, at most until " in shown.stderr
+    assert "Its tasks are kept until its results are collected, at most until " in shown.stderr
     assert asked.returncode == 6
     assert "the results of 1 task of group kept were not collected" in asked.stderr
     group.collected()
@@ -571,9 +573,9 @@ def test_a_group_says_whether_more_tasks_may_join(run, client):
     night = client.group("night").open()
     night.close()
 
-    assert "more tasks may join" not in run("group", "show", "night").stderr
+    assert "more tasks can join" not in run("group", "show", "night").stderr
     night.reopen()
-    assert "It is open: more tasks may join" in run("group", "show", "night").stderr
+    assert "It is open: more tasks can join" in run("group", "show", "night").stderr
 
 
 @pytest.mark.parametrize("verb", ["cancel", "requeue"])

@@ -202,7 +202,7 @@ def test_requeue_says_that_a_child_waits_again_and_is_not_cancelled_any_more(run
     assert (result.returncode, result.stdout) == (0, "mid-1  blocked\n")
     assert result.stderr.splitlines() == [
         "mid-1 waits for bad-1. See: blueque why mid-1",
-        "mid-1 waits on from now on if that fails: it is not cancelled again.",
+        "If that fails, mid-1 stays blocked: it is not cancelled again.",
     ]
 
 
@@ -218,8 +218,8 @@ def test_requeue_says_for_what_a_task_does_not_wait_any_more(run, redis, cli):
     rescue, orphan = run("requeue", "rescue-1"), run("requeue", "orphan-1")
 
     assert (rescue.stdout, orphan.stdout) == ("rescue-1  pending\n", "orphan-1  pending\n")
-    assert rescue.stderr == "rescue-1 does not wait for good-1 any more, which is complete.\n"
-    assert orphan.stderr == "orphan-1 does not wait for gone-1 any more, which is gone.\n"
+    assert rescue.stderr == "rescue-1 no longer waits for good-1, which is complete.\n"
+    assert orphan.stderr == "orphan-1 no longer waits for gone-1, which is gone.\n"
 
 
 def test_unblock_from_one_task_is_in_the_history_and_shown_at_once(run, redis, client):

@@ -158,7 +158,7 @@ def test_a_program_gets_each_event_and_goes_on_after_the_last_that_it_was_done_w
 
     tasks = [task for task, _ in told(programs)]
     assert tasks == ["t-1", "t-1", "t-2", "t-3"]  # the program has failed once
-    assert "has ended with 3; again in" in first.log
+    assert "exited with 3; retry in" in first.log
 
 
 def test_events_of_one_instant_stand_in_the_order_in_which_they_came(run, redis):

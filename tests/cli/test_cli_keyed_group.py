@@ -37,7 +37,7 @@ def test_a_group_that_broke_off_is_closed_by_the_same_lines(run, client, cli):
     broken = '{"id": "a"}\n{"id": "b"}\nno json\n'
     stopped = run(*KEYED, stdin=broken)
     assert stopped.returncode == 2
-    way_on = "Group g stays open: mend the line and run the same again, or: blueque group close g"
+    way_on = "Group g stays open: correct the line and run the same command again, or: blueque group close g"
     assert way_on in stopped.stderr.splitlines()
     assert client.group("g").progress().state == "open"
     whole = broken.replace("no json", '{"id": "c"}')

@@ -103,7 +103,7 @@ def test_replace_says_what_has_changed_and_gives_the_rest_its_default(run, night
     paused = run(*words, "--priority", "5", "--until", "2090-01-01")
     until = "nothing until: blueque schedule resume nightly\n"
     assert paused.stdout == f"nightly  changed: until, priority; {until}"
-    reset = "Not given, so it has its default now: until 3786912000"
+    reset = "Not given, and now at the default: until 3786912000"
     assert reset in (told := run(*words).stderr) and "priority 5 -> default" in told
 
 
@@ -418,7 +418,7 @@ def test_times_in_a_table_are_all_to_the_second_if_one_is(run, client, cli):
 def test_history_of_a_new_one_says_when_it_comes(run, nightly):
     result = run("schedule", "history", "nightly")
 
-    assert "Nothing has come of it yet. Next: in " in result.stderr
+    assert "It has made no task yet. Next: in " in result.stderr
 
 
 def test_backfill_makes_each_planned_time_once(run, client):
@@ -588,7 +588,7 @@ def test_what_comes_from_the_file_is_not_changed_by_hand(run, file, client):
 
     assert refused.returncode == 5 and "it comes from a file" in refused.stderr
     assert paused.returncode == 0
-    assert removed.returncode == 0 and "comes back when that is applied" in removed.stderr
+    assert removed.returncode == 0 and "it comes back with the next apply" in removed.stderr
 
 
 def test_a_table_takes_the_settings_of_its_queue(file, client):
@@ -614,7 +614,7 @@ def test_apply_without_any_file_removes_nothing(run, file, client, monkeypatch, 
     for words in (("apply",), ("apply", "--prune"), ("apply", "--prune", "--dry-run")):
         result = run("schedule", *words, XDG_CONFIG_HOME=str(tmp_path / "empty"))
         assert (result.returncode, result.stdout) == (3, "")
-        assert result.stderr.startswith("blueque: no blueque.toml is read\n")
+        assert result.stderr.startswith("blueque: no blueque.toml was found\n")
     assert client.get_schedules() == ["f0"]
 
 

@@ -96,7 +96,7 @@ def test_config_of_a_queue_does_without_redis(run):
     found = run("config", "-q", "video", "--redis-url", "redis://localhost:1/0")
 
     assert found.returncode == 0 and "time_limit" in found.stdout
-    assert "what the settings of video in Redis say is left out" in found.stderr
+    assert "the settings of video in Redis are left out" in found.stderr
 
 
 def test_a_full_queue_says_what_to_do(run, client):

@@ -216,22 +216,19 @@ def test_every_hint_names_a_command_and_none_hides_one():
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("ls failed", "too many words: failed. failed is a state: --state failed"),
+        ("ls failed", "too many arguments: failed. failed is a state: --state failed"),
         ("ls --failed", "unknown option --failed; did you mean --state failed?"),
-        ("ls done", "too many words: done. done is a state: --state complete"),
-        ("ls video", "too many words: video. A queue is given with -q."),
+        ("ls done", "too many arguments: done. done is a state: --state complete"),
+        ("ls video", "too many arguments: video. Name a queue with -q."),
         (
             "archive a b /srv/archive",
-            "too many words: /srv/archive. The arguments are QUEUE DIRECTORY. Several queues are one "
+            "too many arguments: /srv/archive. It takes QUEUE DIRECTORY. For several queues write a "
             "pattern in quotes: 'video.*'",
         ),
-        ("show 7c1f 8d2e", "too many words: 8d2e. The argument is ID."),
-        (
-            "history 7c1f 8d2e",
-            "too many words: 8d2e. A queue is given with -q. The argument is [ID].",
-        ),
-        ("doctor video", "too many words: video. There are no arguments."),
-        ("ls all", "too many words: all. all is a state: --state all"),
+        ("show 7c1f 8d2e", "too many arguments: 8d2e. It takes ID."),
+        ("history 7c1f 8d2e", "too many arguments: 8d2e. Name a queue with -q. It takes [ID]."),
+        ("doctor video", "too many arguments: video. It takes no arguments."),
+        ("ls all", "too many arguments: all. all is a state: --state all"),
         ("show --jsno 7c1f", "unknown option --jsno; did you mean --json?"),
         ("cancel 7c1f -y", "unknown option -y; did you mean --yes?"),
         ("show 7c1f -o json", "unknown option -o; did you mean --json?"),

@@ -257,7 +257,7 @@ def test_it_goes_on_when_redis_has_been_away(on_screen, own_server, environ):
     seen.shows("No queues yet")
 
     own_server.kill()
-    seen.shows("the last picture:", "No queues yet")
+    seen.shows("the last status:", "No queues yet")
     own_server.start()
 
     until(lambda: "the last picture" not in seen.shows("No queues yet"), what="a new picture")

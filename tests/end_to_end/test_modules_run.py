@@ -197,7 +197,7 @@ def test_the_table_of_a_queue_goes_before_the_decorator_and_an_option_before_bot
     assert run(programs, "films", "bad").attempt == 1
     assert listener.lines(
         "queue 'films': the decorator of films:film is not used for retry: "
-        "[queues.films] in blueque.toml says something else"
+        "[queues.films] in blueque.toml sets another value"
     )
 
     limited = ("--time-limit", "0.1", "--retry", "0")
@@ -206,7 +206,7 @@ def test_the_table_of_a_queue_goes_before_the_decorator_and_an_option_before_bot
     assert "0.1" in task.error and task.attempt == 1
     assert listener.lines(
         "queue 'sounds': the decorator of sounds:sound is not used for time_limit: "
-        "an option or a variable counts"
+        "an option or a variable wins"
     )
 
 
@@ -319,7 +319,7 @@ def test_a_mistake_in_a_module_is_one_sentence_at_the_start(programs, text, argu
 @pytest.mark.parametrize(
     ("arguments", "environ", "code", "said"),
     [
-        ((), {}, 2, "QUEUE is missing: name a queue, or modules whose handlers name theirs"),
+        ((), {}, 2, "QUEUE is missing: name a queue, or modules with handlers"),
         (("--module", "films.py"), {}, 2, "'films.py' is not the name of a module: write films"),
         (("--module", "a-b"), {}, 2, "'a-b' is not the name of a module, as mypackage.tasks"),
         ((), {"BLUEQUE_MODULES": "x/y.py"}, 78, "BLUEQUE_MODULES: 'x/y.py' is not the name of a"),

@@ -123,4 +123,4 @@ def test_a_scheduler_that_is_to_apply_a_file_does_not_start_without_one(programs
     scheduler = programs.scheduler(environ=environ)
 
     assert scheduler.wait() == 78
-    assert "no blueque.toml is read, so no schedules can be applied" in scheduler.log
+    assert "no blueque.toml was found, so there are no schedules to apply" in scheduler.log

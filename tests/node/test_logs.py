@@ -672,7 +672,7 @@ def test_all_of_an_earlier_attempt_is_read_where_that_was(client, cli, url, tmp_
     assert away.message == "the files of the task are on gpu-8" and "--attempt 2" in away.advice[0]
     assert "/srv/x/2" in away.advice[0]
     unknown = read("1").exception
-    assert unknown.message == "it is unknown where the files of attempt 1 are"
+    assert unknown.message == "the files of attempt 1 were not found"
     assert unknown.advice == (
         "Known files: attempt 3 in gpu-9:/var/spool/x/3, 2 in gpu-8:/srv/x/2",
     )

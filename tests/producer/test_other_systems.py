@@ -53,7 +53,7 @@ COMMANDS = """
 """
 REFUSAL = """\
 {}: listeners and schedulers need Linux, and this is macOS
-On a laptop, run them in a container, or on Windows in WSL. All else of Blueque runs here.
+Run them in a container, or in WSL on Windows. Everything else of Blueque runs here.
 """
 
 

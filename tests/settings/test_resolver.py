@@ -160,8 +160,8 @@ def test_what_a_decorator_says_and_does_not_count_is_remarked_with_its_reason():
     before = "queue 'films': the decorator of films:film is not used for"
 
     assert remarks_on(its.config, "films", FILM, its.nearer("films")) == [
-        f"{before} lead: [queues.films] in a.toml says something else",
-        f"{before} retry: an option or a variable counts",
+        f"{before} lead: [queues.films] in a.toml sets another value",
+        f"{before} retry: an option or a variable wins",
     ]
     (remark,) = remarks_on(its.config, "b", FILM, its.nearer("b"))
     assert remark.endswith("lead, retry, time_limit: it is the handler of queue 'films'")

@@ -55,9 +55,9 @@ def acl(invocation: Invocation, role: tuple[str, ...], user: str | None, server:
     is_check, wanted = role[0] == _CHECK, role[role[0] == _CHECK :]
     unknown = [name for name in wanted if name not in ROLES]
     if unknown:
-        raise click.UsageError(f"{unknown[0]!r} is no role: {', '.join(ROLES)}")
+        raise click.UsageError(f"{unknown[0]!r} is not a role: {', '.join(ROLES)}")
     if is_check and user is not None:
-        raise click.UsageError("--user: check tries the user in the address of Redis")
+        raise click.UsageError("--user: check tests the user in the address of Redis")
     if is_check:
         return _check(invocation, wanted)
     from blueque.protocol import permissions  # here: --help does without
@@ -67,8 +67,8 @@ def acl(invocation: Invocation, role: tuple[str, ...], user: str | None, server:
         raise click.UsageError("--user: a name has no spaces and no quotes")
     if name == "default":
         raise click.UsageError(
-            "--user: each connection that names no user has the user default. With the rights of a role it could not "
-            "manage Redis, and it may be open without a password. Choose another name"
+            "--user: default is the user of every connection without a name. With the rights of a role it could not manage "
+            "Redis, and it may have no password. Choose another name"
         )
     click.echo(" ".join(["ACL", "SETUSER", name, *permissions.rules(wanted, server)]))
     return 0

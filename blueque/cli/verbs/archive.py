@@ -26,7 +26,7 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
 @click.argument("pattern", metavar="QUEUE")
 @click.argument("directory")
 @click.option(
-    "--older-than", type=DURATION, help="Only tasks that ended at least so long ago: 12h, 7d."
+    "--older-than", type=DURATION, help="Only tasks that ended at least this long ago: 12h, 7d."
 )
 @state_option(FINISHED)
 @click.option(
@@ -34,12 +34,12 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
     "is_by_group",
     is_flag=True,
     default=None,
-    help="A new archive has a folder for each group of a day, too.",
+    help="Start a new archive with a folder for each day and group.",
 )
 @click.option(
     "--unverified",
     is_flag=True,
-    help="Use a store where Blueque was not tested: gs://, abfss://, hdfs:// and others.",
+    help="Use a store that Blueque was not tested with: gs://, abfss://, hdfs:// and others.",
 )
 @shared_options
 def archive(
@@ -87,7 +87,7 @@ def archive(
     except BaseException as error:
         screen.clear()
         if isinstance(error, KeyboardInterrupt):
-            printing.talk("Stopped. Nothing is lost: the next run goes on where it was.")
+            printing.talk("Stopped. Nothing is lost: the next run continues.")
         raise
 
 

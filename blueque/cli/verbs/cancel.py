@@ -58,10 +58,10 @@ def cancel(
     blueque cancel --group night-1 --dry-run
 
     A waiting task is "cancelled" at once. A running task gets SIGTERM and, after its grace, SIGKILL; it is
-    "cancelling" until it has ended. If it ends by itself first, that result counts; --wait tells which of the two
-    happened. It asks before it ends running tasks, or tasks that options select. A task that starts while it asks,
-    or after --state was read, runs on. A cancelled task does not run again, even with a retry policy; `blueque
-    requeue` runs it again. Tasks that wait for it stay blocked, or are cancelled if they were made so.
+    "cancelling" until it has ended. If it ends by itself first, that result counts; --wait says which of the two
+    happened. It asks before it ends running tasks, or tasks that options select. A task that starts while it asks, or
+    after --state was read, runs on. A cancelled task does not run again, even with a retry policy; `blueque requeue`
+    runs it again. Tasks that wait for it stay blocked, or are cancelled too: see --broken of `blueque enqueue`.
     """
     from blueque.faces.orders import ORDERS, Given  # here: --help does without
 

@@ -19,7 +19,7 @@ _COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can
 
 
 @click.command()
-@click.option("-q", "--queue", metavar="QUEUE", help="What holds for the tasks of this queue.")
+@click.option("-q", "--queue", metavar="QUEUE", help="Show handler and defaults of this queue.")
 @click.option("--example", is_flag=True, help="Print a file with every setting, commented out.")
 @shared_options
 def config(invocation: Invocation, queue: str | None, example: bool) -> None:
@@ -34,8 +34,8 @@ def config(invocation: Invocation, queue: str | None, example: bool) -> None:
     The values under listener. are those that blueque-listener would use if you started it here without options. Passwords
     are not shown. docs/configuration.md explains every value.
 
-    With -q: what runs the tasks of a queue, and what holds for those of them that say nothing themselves. FROM
-    names the handler whose decorator says a value, or Redis for what `blueque queue set` has set.
+    With -q it shows the handler of a queue and the defaults of its tasks. FROM may then also be the handler whose
+    decorator sets the value, or Redis, for values of `blueque queue set`.
     """
     if example:
         from blueque.settings import example as generated
@@ -58,8 +58,8 @@ def config(invocation: Invocation, queue: str | None, example: bool) -> None:
     printing.print_table(_COLUMNS, rows)
     if file is None:
         printing.talk(
-            "No blueque.toml is read. It may be named by --config FILE or BLUEQUE_CONFIG, or lie in ./, "
-            "~/.config/blueque/ or /etc/blueque/. Write one: blueque config --example > blueque.toml"
+            "No blueque.toml in ./, ~/.config/blueque/ or /etc/blueque/. Name one with --config FILE or "
+            "BLUEQUE_CONFIG, or write one: blueque config --example > blueque.toml"
         )
 
 

@@ -37,7 +37,7 @@ _WAITS = (*WAITING, "blocked")
     "--force",
     "is_forced",
     is_flag=True,
-    help="Also tasks for which others wait; they cannot go on.",
+    help="Also tasks that others wait for; these cannot go on.",
 )
 @dry_run_option
 @yes_option
@@ -53,7 +53,7 @@ def delete(
     dry_run: bool,
     is_sure: bool,
 ) -> int:
-    """Delete finished tasks for good, with their results, errors and logs; or what waits in a queue.
+    """Delete finished tasks for good, with their results, errors and logs, or the waiting tasks of a queue.
 
     \b
     blueque delete 7c1f
@@ -61,25 +61,25 @@ def delete(
     blueque delete -q video.encode --state pending,scheduled,blocked
     blueque delete --kept-too-long
 
-    It asks first. The files of attempts stay in the spool of their host, and keys in use, for as long as their
-    settings say. A task for which others wait is not deleted without --force: they would stay blocked for ever, or
-    are cancelled if they were made so.
+    It asks first. The files of attempts stay in the spool of their host, and keys stay in use, as long as the settings
+    say. A task that others wait for is deleted only with --force: the others then stay blocked, or are cancelled (see
+    --broken of `blueque enqueue`).
 
-    A task that has not ended is not deleted: cancel it first. But --state pending, scheduled or blocked with -q empties
-    whole queues, of any number of tasks; running tasks run on, and tasks enqueued meanwhile stay. If listeners serve the
+    A task that has not ended is not deleted: cancel it first. But -q with --state pending, scheduled or blocked
+    deletes all such tasks of a queue. Running tasks run on, and tasks enqueued meanwhile stay. If listeners serve the
     queue, pause it first.
 
     --kept-too-long applies the retention of the queues now, as listeners and schedulers do from time to time.
 
-    The exit code is 75 if tasks are left because a listener has just taken them, others wait for them, or an archive is
-    being made of them.
+    The exit code is 75 if tasks are left because a listener has just taken them, others wait for them, or they are
+    being archived.
     """
     from blueque.faces.orders import ORDERS, Given  # here: --help does without
 
     manner = Manner(is_sure, invocation.as_json, dry_run)
     if is_overdue or {*states} & {*_WAITS}:
         if ids or selection.is_any or not (patterns or is_overdue):
-            what = "--kept-too-long goes" if is_overdue else "States that wait go"
+            what = "--kept-too-long goes" if is_overdue else "A waiting state goes"
             raise click.UsageError(f"{what} with --queue and --state alone")
         return _delete_many(invocation, patterns, states, is_overdue, is_forced, manner)
     client = invocation.client()
@@ -94,7 +94,7 @@ def delete(
         states = f"--state {waiting[0].status}"
         printing.talk(
             f"To cancel it: blueque cancel {ids}. "
-            f"To delete all that wait there: blueque delete -q {queue} {states}"
+            f"To delete all waiting tasks there: blueque delete -q {queue} {states}"
         )
     return code
 

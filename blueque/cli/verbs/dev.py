@@ -27,19 +27,19 @@ from blueque.model.units import require_module_name
     metavar="N",
     default=2,
     show_default=True,
-    help="Tasks at a time.",
+    help="Number of tasks at a time.",
 )
 @text_options
 def dev(invocation: Invocation, modules: Sequence[str], slots: int) -> int:
-    """Run all that you need on a laptop: a Redis of its own, a scheduler, a listener for the handlers of each MODULE,
-    and the page.
+    """Run everything on a laptop: its own Redis, a scheduler, a listener for the handlers of each MODULE, and the
+    page.
 
     \b
     blueque dev tasks
 
-    The listener starts anew when a file of a MODULE changes; running tasks run on. Ctrl-C waits for the tasks that
-    run; a second one ends them as their policies say. Redis is saved and ends last. Its data, and the files of
-    attempts, stay in .blueque/ of this directory, for the next time. For production: docs/running.md.
+    The listener restarts when a file of a MODULE changes; running tasks run on. Ctrl-C waits for the running tasks; a
+    second one stops them, and their retry policies apply. The data of Redis and the files of attempts stay in
+    .blueque/ of this directory. For production: docs/running.md.
     """
     require_linux()
     from blueque.dev.session import Session, Wish  # here: --help does without
@@ -60,7 +60,5 @@ def dev(invocation: Invocation, modules: Sequence[str], slots: int) -> int:
 def _has_page() -> bool:
     absent = missing()
     if absent:
-        printing.talk(
-            "There is no page without its packages. In the clone of Blueque: pip install '.[web]'"
-        )
+        printing.talk("The page needs more packages. In the clone of Blueque: pip install '.[web]'")
     return not absent

@@ -65,11 +65,11 @@ _REPAIRS = {
     type=DURATION,
     default="2s",
     show_default=True,
-    help="How long a finding must last: what changes meanwhile is not reported.",
+    help="How long a problem must last to be reported.",
 )
 @shared_options
 def doctor(invocation: Invocation, fix: bool, settle: float) -> int:
-    """Check Redis and everything that Blueque has in it.
+    """Check Redis and all data of Blueque in it.
 
     \b
     blueque doctor

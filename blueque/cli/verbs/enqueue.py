@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     "eta",
     type=TIME_TO_COME,
     metavar="TIME",
-    help="When due: 2030-01-31T08:00, 'tomorrow 08:00'.",
+    help="When it is due: 2030-01-31T08:00, 'tomorrow 08:00'.",
 )
-@click.option("--in", "delay", type=DURATION, help="When due, from now: 90, 30s, 2h, 1d12h.")
+@click.option("--in", "delay", type=DURATION, help="Delay until it is due: 90, 30s, 2h, 1d12h.")
 @click.option(
-    "--key", metavar="TEXT", help="The same key is the same task: if it exists, no task is made."
+    "--key", metavar="TEXT", help="Key of the task: if a task with this key exists, none is made."
 )
 @click.option(
     "--key-field",
@@ -52,15 +52,17 @@ if TYPE_CHECKING:
 @click.option(
     "--start-within",
     metavar="DURATION",
-    help="Cancel it as expired if it has not started so long after it is due: 2h.",
+    help="Cancel the task if it has not started this long after it is due: 2h.",
 )
 @click.option(
     "--start-before",
     type=TIME_TO_COME,
     metavar="TIME",
-    help="Cancel it as expired if it has not started by then.",
+    help="Cancel the task if it has not started by this time.",
 )
-@click.option("--expired-to", metavar="QUEUE", help="Move it to this queue then, instead.")
+@click.option(
+    "--expired-to", metavar="QUEUE", help="Move it to this queue instead of cancelling it."
+)
 @wait_options
 @needs_options
 @label_options
@@ -97,14 +99,14 @@ def enqueue(
 
     --lines reads standard input if you give no file, and skips blank lines; with --text an empty line is an empty
     string. A file is checked as a whole before its first task is enqueued, standard input line by line. With
-    --key-field and --group each key makes one task in the group, even if it was deleted: if it stops halfway, run
-    the same again. It makes the missing tasks, and none twice.
+    --key-field and --group each key makes one task in the group, even if that task was deleted. If the command stops
+    halfway, run it again: it makes only the missing tasks.
 
-    --after, --after-any and --after-not-ok can be given several times; with --lines, each of the tasks waits. ID may
-    also be 'group NAME'. If all of these have ended like that already, the task waits for nothing.
+    You can repeat --after, --after-any and --after-not-ok; with --lines, each of the tasks waits. ID may also be
+    'group NAME'. If all of these have already ended that way, the task does not wait.
 
-    Close a group when no more tasks join it: blueque group close NAME. With --key-field, the group is closed at the
-    end, if this command has opened it.
+    Close a group when no more tasks join it: blueque group close NAME. With --key-field this command closes a group
+    that it has opened.
     """
     client = invocation.client()
     due = _due(eta, delay)
@@ -158,7 +160,7 @@ def _with_way_on(failure: Failure, group: TaskGroup) -> Failure:
         is_open = False
     if not is_open:
         return failure
-    again = "mend the line and run the same again"
+    again = "correct the line and run the same command again"
     way_on = f"Group {group.name} stays open: {again}, or: {of_group('close', group.name)}"
     return Failure(failure.exit_code, failure.message, way_on, *failure.advice)
 

@@ -79,10 +79,10 @@ def export(
     blueque export -q 'render.*' --since 1d > tasks.jsonl
     blueque export --state all --format csv > tasks.csv
 
-    Without --state it writes the tasks that have ended. It reads all tasks of the queues, whatever the options
-    select, and writes those of one moment, the oldest of each queue and state first. A task that leaves its state
-    before it is read is left out. A line of JSON is the item of `blueque show ID --json`, without the signs of a
-    running task. CSV has a row of titles, times in ISO 8601, and parameters and result as JSON, unless they are text.
+    Without --state it writes the tasks that have ended. It reads all tasks of the queues, even if options select few,
+    and writes the oldest of each queue and state first. A task that is enqueued meanwhile, or leaves its state before
+    it is read, is left out. A line of JSON is the item of `blueque show ID --json`, without the signs of a running
+    task. CSV has a row of titles, times in ISO 8601, and parameters and result as JSON, unless they are text.
     """
     queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
     # from here on: work that has begun may wait

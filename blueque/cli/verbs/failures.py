@@ -32,14 +32,14 @@ _COLUMNS = [
 def failures(
     invocation: Invocation, patterns: Sequence[str], named: Sequence[str], days: int
 ) -> None:
-    """Show what tasks fail with, how often, and the newest of each kind.
+    """Show the errors of tasks, how often each occurs, and the newest of each kind.
 
     \b
     blueque failures render.4k --since 1d --json
 
-    ATTEMPTS counts the attempts that failed on these days, in UTC, also if another attempt followed. It counts neither
-    RetryLater and HandBack nor listeners of 1.0.0. FAILED is the number of tasks that are failed now, since any day: of
-    each queue the newest 1,000 are read, fewer if there are many queues.
+    ATTEMPTS counts the attempts that failed on these days, in UTC, including retried ones. It counts neither
+    RetryLater and HandBack nor listeners of 1.0.0. FAILED counts all tasks that are failed now; it reads the newest
+    1,000 of each queue, fewer if there are many queues.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), [*patterns, *named])

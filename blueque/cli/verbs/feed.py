@@ -30,17 +30,14 @@ _BAD_ROWS = 20  # that are printed one by one
 @click.command()
 @click.argument("words", nargs=-1, metavar="PATH... QUEUE")
 @click.option(
-    "--name",
-    required=True,
-    metavar="NAME",
-    help="Name of the feed: with the same name it goes on where it was.",
+    "--name", required=True, metavar="NAME", help="Name of the feed; the same name continues it."
 )
 @click.option(
     "--window",
     type=WholeRange(1),
     default=10_000,
     metavar="N",
-    help="How many tasks may wait; default 10000.",
+    help="Maximum number of waiting tasks; default 10000.",
 )
 @click.option("--params", metavar="COLUMNS", help="Only these columns: scene,frame; default all.")
 @click.option(
@@ -49,9 +46,7 @@ _BAD_ROWS = 20  # that are printed one by one
 @click.option(
     "--key", metavar="COLUMN", help="Rows with the same key make one task, while it is in Redis."
 )
-@click.option(
-    "--skip-bad", is_flag=True, help="Skip rows that cannot be a task; default: stop at the first."
-)
+@click.option("--skip-bad", is_flag=True, help="Skip invalid rows; default: stop at the first.")
 @click.option(
     "--follow", is_flag=True, help="Wait for more files; their names must sort after the others."
 )
@@ -69,21 +64,21 @@ def feed(
     lock: str | None,
     **options: Any,
 ) -> int:
-    """Make a task of each row of files, in order and once, with a limited number of waiting tasks.
+    """Put a task in a queue for each row of files, in order and once, with a limited number of waiting tasks.
 
     \b
     blueque feed backlog/ render --name 2026-11-21
     blueque feed 'backlog/*.jsonl.gz' render --name night --params scene,frame
     blueque feed /data/incoming ingest --name incoming --follow
 
-    PATH is a directory, with all below it, a file or a pattern; several may be given. The files are Parquet (pip
+    PATH is a file, a directory with all files below it, or a pattern; you can give several. The files are Parquet (pip
     install '.[arrow]'), or JSON lines: .jsonl, .ndjson, .json, each also .gz. They are fed in the order of their
     names.
 
-    You can stop or kill it at any time: the same command goes on where it was. A second one is refused, with exit
-    code 5. Rows that were fed are not fed again, even if their tasks were deleted. Files must appear whole: write
-    them elsewhere, or under a name that begins with _, and rename them. A file must not change once its first row
-    is fed. blueque group show NAME shows the progress.
+    You can stop or kill it at any time: the same command continues. A second one at the same time is refused with exit
+    code 5. Rows that were fed are not fed again, even if their tasks were deleted. Files must appear whole: write them
+    elsewhere, or under a name that begins with _, and rename them. A file must not change once its first row is fed.
+    blueque group show NAME shows the progress.
     """
     from blueque import feeder
     from blueque.system.stop_signals import StopSignals  # here: --help does without

@@ -27,17 +27,17 @@ _RUNNING, _WAITING = "lightblue", "white"
 @click.option("--dot", "as_dot", is_flag=True, help="Print it for Graphviz: | dot -Tsvg > out.svg")
 @shared_options
 def graph(invocation: Invocation, name: str, as_dot: bool) -> None:
-    """Show for which tasks the task ID waits, and which wait for it; or the tasks of GROUP, and which wait for it.
+    """Show which tasks the task ID waits for and which wait for it, or the tasks of GROUP and which wait for it.
 
     \b
     blueque graph 7c1f
     blueque graph night-1
     blueque graph 7c1f --dot | dot -Tsvg > graph.svg
 
-    Above the task stands what it waits for; indented below each of these, what that one waits for. Below the task stands
-    what waits for it: tasks that know how it has ended do not wait any more. Behind a task stands its condition: any (it
-    has to end in any way) or not_ok (it has to fail); without one it has to complete. More than 5 tasks of one queue become
-    one line.
+    Above the task are the tasks that it waits for, and indented below each of these, the tasks that it waits for in
+    turn. Below the task are the tasks that still wait for it. The word after a task is the condition: any (it must end
+    in any way) or not_ok (it must fail); without a word, it must complete. More than 5 tasks of one queue are one
+    line.
 
     At most 200 lines are printed, and 20 levels and 1,000 tasks in each direction are read.
     """

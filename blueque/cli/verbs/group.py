@@ -31,14 +31,17 @@ if TYPE_CHECKING:
     from blueque.queries.groups import GroupSeen
 
 _queue_option = click.option(
-    "-q", "--queue", metavar="QUEUE", help="Of a feed: its queue, if several have one of this name."
+    "-q",
+    "--queue",
+    metavar="QUEUE",
+    help="Queue of a feed, if several queues have a feed of this name.",
 )
 _SHOWN, _MOST = 5, 1000  # tasks that are not complete: in words, and as JSON
 
 
 @click.group(cls=Noun)
 def group() -> None:
-    """Manage groups of tasks, for which other tasks can wait; and feeds of files."""
+    """Manage groups of tasks, which other tasks can wait for, and feeds of files."""
 
 
 @group.command("ls", short_help="List the groups and feeds.")
@@ -46,10 +49,9 @@ def group() -> None:
 def list_groups(invocation: Invocation) -> None:
     """List all groups, the newest first, and then all feeds.
 
-    STATE of a group is open as long as tasks may join, then closed, and ended after the last task has ended. One
-    that is making is not complete, and none of its tasks runs: its producer puts more there, or has died. One that
-    is cancelling was cancelled, and some of its tasks have not ended; then it is cancelled. A feed is feeding,
-    stopped, or finished.
+    A group is open while tasks can join it, then closed, and ended after its last task. A workflow is making until all
+    of its tasks are there, and none of them runs before. A cancelled group is cancelling until all of its tasks have
+    ended. A feed is feeding, stopped or finished.
 
     OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone; of a feed, the
     rows that were skipped. WAITING counts the tasks that wait for the group.
@@ -68,14 +70,15 @@ def list_groups(invocation: Invocation) -> None:
         printing.talk("no groups and no feeds")
 
 
-@group.command(short_help="Show how far a group or a feed is.")
+@group.command(short_help="Show the progress of a group or a feed.")
 @click.argument("name", metavar="GROUP | FEED")
 @_queue_option
 @shared_options
 def show(invocation: Invocation, name: str, queue: str | None) -> None:
-    """Show how far a group is, what to do about it, and which of its tasks are BAD: have failed, were cancelled or are gone.
+    """Show the progress of a group or a feed, and what to do.
 
-    Five of these are named; with --json, 1,000. Or show how far a feed is: of which source, and who feeds it.
+    Of a group it names five of the BAD tasks, which failed, were cancelled or are gone; with --json, 1,000. Of a feed
+    it names the source and the feeding program.
     """
     from blueque.queries import groups  # here: --help does without
 
@@ -105,19 +108,19 @@ def show(invocation: Invocation, name: str, queue: str | None) -> None:
         printing.talk(remark)
 
 
-@group.command(short_help="Let no more tasks join a group, or let more join again.")
+@group.command(short_help="Close a group to new tasks, or open it again.")
 @click.argument("name", metavar="GROUP")
 @click.option(
     "--reopen", "is_opening", is_flag=True, help="Let more tasks join a closed group again."
 )
 @shared_options
 def close(invocation: Invocation, name: str, is_opening: bool) -> None:
-    """Let no more tasks join a group: it ends with the last of its tasks.
+    """Close a group: no more tasks can join it, and it ends with its last task.
 
     The program that makes the tasks does this. Do it by hand if that program has died and will not come back.
 
-    With --reopen more tasks may join it again, until it is closed again. What was decided for tasks that waited for
-    it stays decided.
+    With --reopen more tasks can join it until it is closed again. Tasks that no longer wait for the group do not wait
+    again.
     """
     group = invocation.client().group(name)
     _seen(invocation, group)
@@ -140,10 +143,10 @@ def close(invocation: Invocation, name: str, is_opening: bool) -> None:
 @yes_option
 @shared_options
 def cancel(invocation: Invocation, name: str, reason: str | None, is_sure: bool) -> None:
-    """Cancel the tasks of a group that have not ended, and let no more join it.
+    """Cancel the unfinished tasks of a group. No more tasks can join it.
 
-    It asks first. Listeners and schedulers cancel the tasks step by step: blueque group show says how far they are.
-    It is refused, with exit code 5, if the group has ended.
+    It asks first. Listeners and schedulers cancel the tasks step by step; blueque group show shows the progress. If
+    the group has already ended, the exit code is 5.
     """
     group = invocation.client().group(name)
     seen = _seen(invocation, group)
@@ -165,10 +168,9 @@ def cancel(invocation: Invocation, name: str, reason: str | None, is_sure: bool)
 def requeue(invocation: Invocation, name: str, is_sure: bool) -> None:
     """Put the failed and cancelled tasks of a group in line again.
 
-    It asks first: with this you allow their work to start a second time. Tasks that wait for the group wait on. A task of
-    the group that waits for others is blocked again if one of these has not ended yet.
-    It is refused, with exit code 5, if not all tasks of the group were made: none of them may run then. And while the
-    group is being cancelled: wait until its tasks have ended.
+    It asks first, as the work starts a second time. Tasks that wait for the group keep waiting. A task of the group
+    that waits for other tasks is blocked again until these have ended. The exit code is 5 for a workflow whose tasks
+    were not all made, and while the group is being cancelled.
     """
     from blueque.queries import groups  # here: --help does without
 
@@ -209,11 +211,11 @@ def requeue(invocation: Invocation, name: str, is_sure: bool) -> None:
 def forget(invocation: Invocation, name: str, queue: str | None, is_sure: bool) -> None:
     """Forget a group that has ended, or a feed. The tasks stay.
 
-    It asks before it forgets a group whose results were not collected, or a workflow that was cancelled before all
-    of its tasks were made: these are deleted. It is refused, with exit code 5, if the group has not ended, or tasks
-    wait for it: blueque graph GROUP names them.
+    It asks before it forgets a group whose results were not collected. It also asks for a workflow that was cancelled
+    before all of its tasks were made, and deletes these tasks. If the group has not ended or tasks wait for it, the
+    exit code is 5; blueque graph GROUP names these tasks.
 
-    It asks before it forgets a feed: a feed of this name would feed all of its rows again.
+    It asks before it forgets a feed: a new feed of this name feeds all rows again.
     """
     client = invocation.client()
     if (record := _feed(invocation, name, queue)) is not None:
@@ -238,7 +240,9 @@ def forget(invocation: Invocation, name: str, queue: str | None, is_sure: bool) 
         see = hints.of_queue("graph", name) if seen.has_ended else hints.of_group("show", name)
         advice = f"See it: {see}"
         if seen.has_ended and not seen.waiting and seen.cancelled_waiters:
-            advice = f"They were cancelled, and would wait again. Delete them first: {see}"
+            advice = (
+                f"They were cancelled and would wait again if requeued. Delete them first: {see}"
+            )
         raise Failure(REFUSED, str(error), advice) from error
     if invocation.as_json:
         printing.print_json("group", item=group_item(seen), bad=[])
@@ -249,7 +253,7 @@ def forget(invocation: Invocation, name: str, queue: str | None, is_sure: bool) 
 def _forget_feed(client: Client, record: Mapping[str, str], is_sure: bool) -> None:
     done = numbers(record)
     made = [f"{done.get(name, 0):,} {name}" for name in ("tasks", "rows")]
-    facts = f"feed {record['feed']} has made {made[0]} of {made[1]} and would begin anew"
+    facts = f"feed {record['feed']} has made {made[0]} of {made[1]} and would start again"
     if "token" in record:
         facts += f"; {record.get('node')} feeds it, and would stop"
     require_consent(is_sure, facts, "Forget it?")

@@ -10,9 +10,9 @@ from blueque.cli.options import Invocation, text_options
 from blueque.cli.states import ALIASES
 
 EXIT_CODES = {
-    0: "done; of wait and run: the task is complete",
+    0: "success; for wait and run: the task is complete",
     failure.BUG: "unexpected error: a bug, please report it",
-    failure.USAGE: "wrong usage, or an ID that is the beginning of the ids of several tasks",
+    failure.USAGE: "wrong usage, or an ID that matches several tasks",
     failure.MISSING: "no such task, group, queue or node",
     failure.NOT_COMPLETE: "the awaited task failed, was cancelled or lost (wait, run)",
     failure.REFUSED: "the task, group, queue or node is not in a state that allows it",
@@ -20,11 +20,11 @@ EXIT_CODES = {
     failure.AWAY: "Redis does not answer, or cannot serve now",
     failure.ATTENTION: "something needs attention (status --check, doctor), or try again",
     failure.FORBIDDEN: "not allowed: password, ACL, read-only replica",
-    failure.CONFIGURATION: "a mistake in the environment, the file or the server",
-    failure.TIMED_OUT: "timeout: what was waited for did not come",
+    failure.CONFIGURATION: "wrong configuration of the environment, the file or the server",
+    failure.TIMED_OUT: "the timeout came first",
     failure.INTERRUPTED: "Ctrl-C",
     failure.PIPE: "the output was closed",
-    143: "ended by SIGTERM; a daemon exits with 0 after it",
+    143: "ended by SIGTERM; daemons then exit with 0",
 }
 STATES = {
     "blocked": "it waits for other tasks to end: blueque enqueue --after",
@@ -42,14 +42,14 @@ LISTENERS = {
     "draining": "it takes nothing new, and exits when its task has ended",
     "paused": "it takes nothing until blueque host resume; its task runs on",
     "silent": "no beat for its lease: it hangs, or its host is down or cut off from Redis",
-    "unattended": "a program uses Blueque as a library: without beats, so it is unknown whether it lives",
+    "unattended": "a program that uses Blueque as a library: it sends no beats",
     "1.0.0": "it is of version 1.0.0, which sends no beats",
     "dead": "another process has found it dead; tasks that it had not started are in line again",
     "gone": "it is no longer registered, and has left a task behind",
 }
 # What comes next, and what helps.
 _MORE = {
-    "blocked": "To see for which, and what holds it up: blueque graph ID, blueque why ID",
+    "blocked": "To see what it waits for: blueque graph ID, blueque why ID",
     "scheduled": "blueque-scheduler or a listener of its queue puts it in line. See: blueque ls --state scheduled",
     "pending": "To see why it waits: blueque why ID. To cancel it: blueque cancel ID",
     "reserved": "If its listener dies before the start, it is in line again.",
@@ -63,38 +63,37 @@ _MORE = {
 }
 # Words that are shown but are not states.
 WORDS = {
-    "interrupting": "it still runs and was told to end; if it has not ended after its grace, it is killed. Then it runs again",
-    "cancelling": "it still runs and was told to end; if it has not ended after its grace, it is killed. See: blueque show ID",
-    "held": "it is blocked, and does not go on by itself: it waits for a task that failed, was cancelled or is gone. See all: "
-    "blueque ls --state held",
-    "lost": "an error type: its listener died, and nobody was left who could end the attempt; it is failed, or runs again "
-    "if its policy allows. To run all again: blueque requeue -q QUEUE --error-type lost",
+    "interrupting": "it has got SIGTERM; it is killed if it has not ended after its grace. Then it runs again",
+    "cancelling": "it has got SIGTERM; it is killed if it has not ended after its grace. See: blueque show ID",
+    "held": "it is blocked and cannot go on: it waits for a task that failed, was cancelled or is gone. See: blueque ls --state held",
+    "lost": "an error type: its listener died and no other one adopted it; without a retry policy it failed. To run all again: "
+    "blueque requeue -q QUEUE --error-type lost",
     "poison": "an error type: it was lost too often to run again. See: blueque show ID",
     "overdue": "its time has come, but it was not put in line: start blueque-scheduler",
 }
 # Things without a state.
 THINGS = {
-    "batch": "a group that one call with keys opens, fills with the tasks of one queue, and closes: blueque enqueue --lines "
-    "--key-field --group, or enqueue_many. See: blueque group ls",
+    "batch": "a group that a single call makes of the tasks of one queue, each with a key: blueque enqueue --lines --key-field "
+    "--group, or enqueue_many. See: blueque group ls",
     "attempt": "one run of a task, numbered from 1; a retry is the next attempt. See: blueque history ID",
     "beat": "what a listener writes into Redis every 10 s, or --beat, to show that it lives",
-    "feed": "a file or directory whose rows become tasks bit by bit, as it may be larger than Redis",
-    "group": "a named set of tasks, of any queues, for which other tasks can wait together. See: blueque group ls",
-    "grace": "the time between SIGTERM and SIGKILL for a task that is to end: 30 s, or --grace",
+    "feed": "files whose rows become tasks bit by bit: they may be larger than Redis. See: blueque feed --help",
+    "group": "a named set of tasks of any queues, which other tasks can wait for. See: blueque group ls",
+    "grace": "the time between SIGTERM and SIGKILL when a task is stopped: 30 s, or --grace",
     "handler": "the Python callable (--handler) or the program (--exec) that a listener runs for each task",
     "host": "a machine that listeners run on. See: blueque host ls",
-    "key": "a name for the work of a task, chosen by the producer: the same key in the same queue is the same task. In a "
-    "call that makes many tasks in a group, the key counts in that queue and group",
+    "key": "a name for the work of a task, chosen by the producer: a second task with the same key is not made. Keys "
+    "count for each queue; in a call that makes many tasks in a group, for that queue and group",
     "lease": "the time without a beat after which a listener counts as silent: 60 s, or --lease",
     "line": "the pending tasks of a queue that have the same priority and the same needs, in the order in which listeners take "
     "them",
     "listener": "a process that takes one task at a time from its queues and supervises it: blueque-listener QUEUE",
-    "node": "a listener as Redis knows it, by the name of its host and its process: HOST_PID",
-    "policy": "when a failed task runs again by itself: --retry",
-    "schedule": "a rule by which a task comes again and again, under a name. See: blueque schedule ls",
+    "node": "the id of a listener, of its host and its process: HOST_PID",
+    "policy": "the rule by which a failed task runs again: --retry",
+    "schedule": "a recurring task: a name, and a rule for the times of its tasks. See: blueque schedule ls",
     "slot": "a place for one task at a time; blueque-listener --slots N has N of them, each a listener of its own",
-    "workflow": "a group whose tasks are all made at once, or not at all, with what each of them waits for; only Python can "
-    "make it. See: blueque group ls",
+    "workflow": "a group of tasks that wait for each other, all made at once or not at all; only Python can make it. See: blueque "
+    "group ls",
     "spool": "the directory where a listener keeps the files of its attempts, such as their output: --spool, BLUEQUE_SPOOL",
 }
 _TOPICS = {

@@ -53,28 +53,32 @@ WIDE, INDENT = 16, " " * 4  # columns that a column has before FACTS gets some
     "--follow",
     "is_followed",
     is_flag=True,
-    help="Show what happens from now on, or since --since, until Ctrl-C.",
+    help="Show events from now on, or since --since, until Ctrl-C.",
 )
 @click.option(
     "--since",
     type=MOMENT,
     metavar="AGE|TIME",
-    help="Only events since then: 2h, 08:00; default 24h, with --follow from now on.",
+    help="Only events since this time: 2h, 08:00; default 24h, with --follow now.",
 )
 @click.option(
-    "--until", "end", type=MOMENT, metavar="AGE|TIME", help="Only events until then: 2h, 08:00."
+    "--until",
+    "end",
+    type=MOMENT,
+    metavar="AGE|TIME",
+    help="Only events until this time: 2h, 08:00.",
 )
 @click.option(
     "--by",
     metavar="TEXT",
-    help="Only what a person or listener with TEXT in its name did: --by ann.",
+    help="Only events by a person or listener with TEXT in its name: --by ann.",
 )
 @click.option(
     "--on",
     "wanted",
     multiple=True,
     metavar="EVENT",
-    help="Only these events: --on failed; people: what people do.",
+    help="Only these events: --on failed; --on people: what people did.",
 )
 @click.option(
     "--exec",
@@ -84,9 +88,7 @@ WIDE, INDENT = 16, " " * 4  # columns that a column has before FACTS gets some
     help="Run this program for each event, with the event as JSON on its standard input.",
 )
 @click.option(
-    "--place",
-    metavar="FILE",
-    help="Go on after the last event that an earlier call with this FILE was done with.",
+    "--place", metavar="FILE", help="Remember the last event in FILE, and continue after it."
 )
 @shared_options
 def history(
@@ -101,7 +103,7 @@ def history(
     program: list[str] | None,
     place: str | None,
 ) -> None:
-    """Show what has happened to a task or in queues, or follow what happens in queues.
+    """Show the events of a task or of queues, or follow the events of queues.
 
     \b
     blueque history 4f1e2c80
@@ -113,9 +115,9 @@ def history(
     since the event before. With -q and --json each event is an object on a line of its own. All other options need -q;
     --exec and --place need -f, too.
 
-    The program of --exec gets an event at a time; no shell runs. If it does not end with 0, it is run again for the
-    same event, and later events wait. With --place it gets each event that the queue still
-    keeps at least once, also if this command is stopped and started again.
+    --exec runs the program once for each event, without a shell. If its exit code is not 0, it runs again for the same
+    event, and later events wait. With --place it gets each event that the queue still keeps at least once, even if
+    this command is restarted.
     """
     options = (is_followed, since, end, by, wanted, program, place)
     if (prefix is None) == (not patterns) or (prefix is not None and any(options)):
@@ -242,7 +244,7 @@ def _print_past(
     elif found:
         _print(_OF_QUEUES, [_cells(event, invocation.is_utc) for event in found])
     if not found:
-        printing.talk("no such event" if last is None else "no such event in that time")
+        printing.talk("no such event" if last is None else "no such events in that time")
 
 
 def _follow(

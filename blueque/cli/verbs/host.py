@@ -29,10 +29,10 @@ _TOLD = [
 
 @click.group(cls=Noun)
 def host() -> None:
-    """List the hosts that serve queues, and send orders to their listeners. Alone it is `blueque host ls`.
+    """List the hosts that serve queues, and send orders to their listeners. Without a verb it is `blueque host ls`.
 
-    An order holds for all queues of a listener. To drain more than one listener it asks first. The exit code is 5 if a
-    listener could not be told.
+    An order applies to all queues of a listener. It asks before it drains more than one listener. The exit code is 5
+    if a listener could not get the order.
     """
 
 
@@ -108,7 +108,7 @@ def _tell(invocation: Invocation, verb: str, name: str) -> int:
         ]
         printing.print_table(_TOLD, rows)
     for one in told.not_told:
-        printing.talk(f"{one.id} of {one.queue} was not told: {why_not(one)}")
+        printing.talk(f"{one.id} of {one.queue} did not get the order: {why_not(one)}")
     return REFUSED if told.not_told else 0
 
 
@@ -118,7 +118,7 @@ def _names(one: Node) -> Sequence[str]:
 
 def _note(one: Node, wanted: str) -> str:
     if one.state == "silent":
-        return "silent: it obeys with its next beat"
+        return "silent: it follows the order at its next beat"
     if not one.held:
         return ""
     verb = "exits after" if state_after(one, wanted) == "draining" else "goes on with"

@@ -31,17 +31,17 @@ def interrupt(
     wait: float | None,
     is_sure: bool,
 ) -> int:
-    """Take running tasks off their listeners, and put them first in line.
+    """Stop running tasks and put them first in line.
 
     \b
     blueque interrupt 7c1f --reason 'the host needs a reboot' --wait 2m
     blueque host pause gpu-1
     blueque ls --node gpu-1 --state started --ids | blueque interrupt -
 
-    The task gets SIGTERM and, after its grace, SIGKILL. Then it is the next of its line and runs again, on any
-    listener, also on the same one: pause that first. This uses up nothing: no attempt of its retry policy, and not
-    its checkpoint. If it ends by itself first, that result counts; --wait tells which of the two happened. A
-    task without a retry policy would otherwise start once only, so it asks.
+    A task gets SIGTERM and, after its grace, SIGKILL. Then it is first in line and runs again, on any listener. To
+    move it to another host, pause its host first. It keeps its checkpoint, and its retry policy does not count this.
+    If it ends by itself first, that result counts; --wait says which of the two happened. The command asks first if a
+    task has no retry policy, as it starts a second time.
     """
     from blueque.faces.orders import ORDERS, Given  # here: --help does without
 

@@ -53,7 +53,7 @@ RUNNING = ("started", "reserved")
     "--all", "want_all", is_flag=True, help="Read everything, from the files on this host."
 )
 @click.option(
-    "--attempt", type=WholeRange(1), metavar="N", help="Show this attempt; default the last one."
+    "--attempt", type=WholeRange(1), metavar="N", help="Show this attempt; default: the last one."
 )
 @click.option("--times", "with_times", is_flag=True, help="Show when each line was read.")
 @shared_options
@@ -73,12 +73,12 @@ def logs(
     blueque logs -f 4f1e2c80
     blueque logs -f -q render
 
-    With -q it shows the running tasks of these queues; with -f -q it goes on until Ctrl-C, even if nothing runs: it
-    follows each new task.
+    With -q it shows the running tasks of these queues. With -f -q it follows each new task until Ctrl-C, even if none
+    runs now.
 
-    Redis has the last 1,000 lines of a task, and the first 64 KB of its last attempt. The host where the task ran
-    has everything in files. Where lines are missing, a line that begins with ... says how many. A progress bar that
-    still moves is not a line: the progress comes last, on standard error. With --json each line is an object.
+    Redis keeps the last 1,000 lines of a task, and the first 64 KB of its last attempt. The host where the task ran
+    has everything in files. Where lines are missing, a line that begins with ... says how many. A moving progress bar
+    is not a line: it comes last, on standard error. With --json each line is an object.
     """
     if want_all and (follow or patterns or len(prefixes) != 1):
         raise click.UsageError(

@@ -57,7 +57,9 @@ def _read_columns(text: str) -> tuple[str, ...]:
 @click.command()
 @pattern_option
 @state_option((*STATUSES, HELD_UP, ENDED, "all"))
-@click.option("--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, there.")
+@click.option(
+    "--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, on this node or host."
+)
 @selection_options
 @click.option(
     "--columns",
@@ -66,8 +68,8 @@ def _read_columns(text: str) -> tuple[str, ...]:
     help="The columns to show: id,node,ran,error.",
 )
 @click.option("--sort", metavar="COLUMN", help="Sort by this column; -COLUMN: largest first.")
-@limit_option(MOST, text="At most so many tasks.")
-@click.option("--ids", "only_ids", is_flag=True, help="Print only the whole ids, one on each line.")
+@limit_option(MOST, text="Show at most N tasks.")
+@click.option("--ids", "only_ids", is_flag=True, help="Print only the full ids, one per line.")
 @shared_options
 def ls(
     invocation: Invocation,
@@ -89,9 +91,9 @@ def ls(
     blueque ls --state finished --sort -ran --json
     blueque ls --state failed --ids --limit 1000 | blueque requeue -
 
-    State finished means all that have ended, all means all. State held means the blocked tasks that do not go on by
-    themselves: they wait for a task that has failed, was cancelled or is gone. NOTE names that task, and `blueque
-    why` says what helps.
+    State finished means all tasks that have ended, all means every task. State held means the blocked tasks that
+    cannot go on: they wait for a task that failed, was cancelled or is gone. NOTE names that task, and `blueque why`
+    says what to do.
 
     Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their turn; the others by
     FOR, their time in the state, longest first.
@@ -99,13 +101,13 @@ def ls(
     With --key, --group, --tag, --schedule, --error-type or --text, and without --state, tasks in all states are
     listed.
 
-    With --state pending alone, REASON says why each of the first 100 tasks waits, and START estimates in how much
-    time it can start. `blueque why` tells more.
+    With --state pending alone, REASON says why each of the first 100 tasks waits, and START estimates when it can
+    start. `blueque why` tells more.
 
     Columns: id, what, queue, state, for, node, note, pid, attempt, priority, ran (how long), progress, left, error,
     error_text, title, key, producer, group, parameters, result, reason, start, created, eta, started, finished,
-    updated. To select or sort, and for state held, up to 100,000 tasks are searched, from the beginning of the list
-    of each queue and state; if that was not all, it says so. A key outside of a group is always found.
+    updated. To select or sort, and for state held, it searches up to 100,000 tasks, from the beginning of the list of
+    each queue and state. If there are more, it says so. A key outside a group is always found.
     """
     client = invocation.client()
     inspector = client.get_inspector()

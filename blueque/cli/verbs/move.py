@@ -15,26 +15,29 @@ from blueque.model.lines import HIGHEST, LOWEST
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
-@click.option("--to", "queue", metavar="QUEUE", help="To the end of their line in another queue.")
+@click.option(
+    "--to", "queue", metavar="QUEUE", help="Move them to the end of their line in this queue."
+)
 @click.option(
     "--priority",
     type=WholeRange(LOWEST, HIGHEST),
     metavar="N",
     help="Give them this priority: -100 to 100; higher is first, the default is 0.",
 )
-@click.option(
-    "--first", "is_first", is_flag=True, help="Make them the next of their priority and needs."
-)
+@click.option("--first", "is_first", is_flag=True, help="Move them to the front of their line.")
 @click.option("--now", "is_now", is_flag=True, help="Put scheduled tasks in line now.")
 @click.option(
-    "--unblock", "is_free", is_flag=True, help="Have blocked tasks wait for no other tasks."
+    "--unblock",
+    "is_free",
+    is_flag=True,
+    help="Let blocked tasks run without waiting for other tasks.",
 )
 @click.option(
     "--from",
     "parents",
     multiple=True,
     metavar="PARENT",
-    help="With --unblock: only not for this task or group; may be repeated.",
+    help="With --unblock: stop waiting only for this task or group; can be repeated.",
 )
 @yes_option
 @shared_options
@@ -49,7 +52,7 @@ def move(
     parents: Sequence[str],
     is_sure: bool,
 ) -> int:
-    """Move waiting tasks: to another queue, by their priority, to the front, or into line at all.
+    """Move waiting tasks to another queue or priority, to the front, or into line.
 
     \b
     blueque move 7c1f --to video.fast
@@ -57,13 +60,13 @@ def move(
     blueque move 7c1f --first
     blueque move 7c1f --unblock --from 0a4e
 
-    Give one of --to, --priority, --first, --now and --unblock. In another queue tasks keep their priority and needs, and
-    the time of a scheduled task. With another priority each becomes the last of it; listeners of 1.0.0 take only tasks
-    of priority 0. If you put several first, the first one that you name goes first. A scheduled task is in no line yet:
-    --now puts it there, also one that waits for a retry, and with it the other due tasks of its queue.
+    Give one of --to, --priority, --first, --now and --unblock. In another queue tasks keep their priority and needs,
+    and the time of a scheduled task. With --priority each task becomes the last of that priority; listeners of 1.0.0
+    take only tasks of priority 0. With --first, the first task that you name is the next one. --now puts scheduled
+    tasks in line, including those that wait for a retry, and with them the other due tasks of the queue.
 
-    With --unblock you allow a task to run although another task has failed, is gone, or has not ended; what that
-    would have made may be missing. For more than one task it asks first.
+    --unblock lets a task run although another task has failed, is gone, or has not ended; the output of that task may
+    be missing. For more than one task it asks first.
     """
     from blueque.faces.orders import ORDERS, Given  # here: --help does without
 

@@ -22,8 +22,8 @@ def note(words: Sequence[str]) -> None:
     \b
     blueque note took the old model
 
-    `blueque history` shows it. Text is cut to one line of 200 characters, and an attempt has at most 20 notes. In a task
-    nothing makes it fail: errors, and notes that are too many, are only printed on standard error.
+    `blueque history` shows it. Text is cut to one line of 200 characters, and an attempt has at most 20 notes. In a
+    task, errors and further notes are only reported on standard error.
     """
     directory = os.environ.get("BLUEQUE_TASK_DIR")
     if not directory:

@@ -27,9 +27,9 @@ def progress(words: Sequence[str]) -> None:
     blueque progress 450/1500 frames
     blueque progress waiting for a licence
 
-    `blueque show` and `ls` show it, and a stall limit uses it. A number must be from 0 to its total, a percentage up to
-    100; other numbers are refused. Text is cut to one line of 200 characters. In a task nothing else makes it fail: other
-    errors are only printed on standard error.
+    `blueque show` and `ls` show it, and a stall limit uses it. A number must be from 0 to its total, a percentage up
+    to 100; other numbers are refused. Text is cut to one line of 200 characters. In a task, other errors are only
+    printed on standard error.
     """
     directory = os.environ.get("BLUEQUE_TASK_DIR")
     if not directory:
@@ -62,5 +62,5 @@ def _require_progress(line: str) -> None:
     ):
         raise Failure(
             USAGE,
-            f"not a progress value: {first!r}. Give a number from 0 to its total, as 0.4, 41%, 450/1500 or 450",
+            f"not a progress value: {first!r}. Give a number from 0 to its total, such as 0.4, 41%, 450/1500 or 450",
         )

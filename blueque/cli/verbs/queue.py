@@ -46,7 +46,7 @@ _queues_argument = click.argument("patterns", nargs=-1, required=True, metavar="
 
 @click.group(cls=Noun)
 def queue() -> None:
-    """List queues, and say how their tasks are run. Alone it is `blueque queue ls`."""
+    """List queues, and change how their tasks run. Without a verb it is `blueque queue ls`."""
 
 
 @queue.command("ls", short_help="List the queues.")
@@ -91,7 +91,7 @@ def show_queue(invocation: Invocation, pattern: str) -> None:
     \b
     blueque queue show video.encode
 
-    `blueque config -q QUEUE` shows what holds for the tasks of a listener here.
+    `blueque config -q QUEUE` shows the values in effect on this host.
     """
     inspector = invocation.client().get_inspector()
     content = of_queue_show(inspector, _queues_there(inspector, [pattern]))
@@ -119,12 +119,12 @@ def _assigned(setting: tuple[str, Any]) -> str:
     return f"{name}={'' if value is None else text}"
 
 
-@queue.command("set", short_help="Set what holds for the tasks of a queue on all hosts.")
+@queue.command("set", short_help="Set defaults for the tasks of a queue, on all hosts.")
 @click.argument("pattern", metavar="QUEUE")
 @click.argument("words", metavar="NAME=[VALUE]...", nargs=-1, required=True)
 @shared_options
 def set_settings(invocation: Invocation, pattern: str, words: Sequence[str]) -> None:
-    """Set what holds for the tasks of a queue that say nothing else, on all hosts. NAME= removes it.
+    """Set defaults for the tasks of a queue, on all hosts. NAME= removes a setting.
 
     \b
     blueque queue set video.encode max-running=8
@@ -136,11 +136,11 @@ def set_settings(invocation: Invocation, pattern: str, words: Sequence[str]) -> 
     that do not fit are refused; with discard=oldest, the oldest make room.
 
     The other names are weight, retry, time_limit, stall_limit, memory_limit, grace, lead, retention.complete,
-    retention.failed and retention.cancelled, with the values that [queues.X] of blueque.toml has; false: no retry,
-    no limit. docs/configuration.md says what goes first, and `blueque config -q QUEUE` what holds here.
+    retention.failed and retention.cancelled, with values as in [queues.X] of blueque.toml; false means no retry or no
+    limit. docs/configuration.md explains which source wins, and `blueque config -q QUEUE` shows the result.
 
-    Listeners know a setting within a beat, 10 s; those of 1.0.0 know none. Limits hold for attempts that start
-    then. A retry policy also holds for tasks that run: it is your consent that they run again.
+    Listeners apply a setting within a beat, 10 s; listeners of 1.0.0 ignore it. Limits apply to attempts that start
+    afterwards. A retry policy also applies to running tasks: you allow them to run again.
     """
     settings = given_settings(words)
     try:
@@ -169,19 +169,19 @@ def set_settings(invocation: Invocation, pattern: str, words: Sequence[str]) -> 
     )
 
 
-@queue.command(short_help="Make listeners take nothing from queues.")
+@queue.command(short_help="Stop listeners from taking tasks of queues.")
 @_queues_argument
 @reason_option
 @shared_options
 def pause(invocation: Invocation, patterns: Sequence[str], reason: str | None) -> None:
-    """Make listeners take nothing from a queue until `blueque queue resume`. Running tasks run on.
+    """Stop listeners from taking tasks of a queue until `blueque queue resume`. Running tasks run on.
 
     \b
     blueque queue pause video.encode --reason 'deploying 3.1'
     blueque queue pause 'render.*'
 
-    Tasks can still be enqueued. You can pause a queue before its first task. If it is paused already, its time stays, and
-    --reason gives it another reason. Listeners of 1.0.0 know no pause and go on.
+    Tasks can still be enqueued. You can pause a queue before its first task. If it is already paused, --reason only
+    changes the reason. Listeners of 1.0.0 ignore the pause.
     """
     client = invocation.client()
     inspector = client.get_inspector()
@@ -196,11 +196,11 @@ def pause(invocation: Invocation, patterns: Sequence[str], reason: str | None) -
     )
 
 
-@queue.command(short_help="Make listeners take tasks from queues again.")
+@queue.command(short_help="Let listeners take tasks of queues again.")
 @_queues_argument
 @shared_options
 def resume(invocation: Invocation, patterns: Sequence[str]) -> None:
-    """Make listeners take tasks from a queue again.
+    """Let listeners take tasks of a queue again.
 
     \b
     blueque queue resume video.encode
@@ -227,9 +227,9 @@ def forget(invocation: Invocation, pattern: str, is_sure: bool) -> None:
     blueque queue forget video.encdoe
     blueque queue forget 'test.*'
 
-    A queue with a task in any state, a listener, a feed, or a batch on its way into an archive stays as it is, and
-    the exit code is 5. A new task creates the queue again. If a pattern matches several queues, it asks first, and forgets
-    those that it can.
+    A queue stays if it has a task in any state, a listener, a feed, or an unfinished archive batch; then the exit code
+    is 5. A new task creates the queue again. If a pattern matches several queues, it asks first, and forgets the empty
+    ones.
     """
     client = invocation.client()
     names = queues_matching(client.get_inspector().queues(), [pattern])
@@ -280,7 +280,7 @@ def _what_is(there: Mapping[str, int]) -> str:
         tasks = [f"{each} task{'' if sum(states.values()) == 1 else 's'}"]
     words = {"listener": _listeners(there), "feed": there.get("feeds", 0)}
     others = [count(number, noun) for noun, number in words.items() if number]
-    batch = ["a batch on its way into an archive"] if "batches" in there else []
+    batch = ["an unfinished archive batch"] if "batches" in there else []
     return ", ".join([*tasks, *others, *batch])
 
 

@@ -45,13 +45,13 @@ def requeue(
     blueque requeue -q video.encode --error-type lost --dry-run
     blueque requeue --group night-1 --text 'disk full' --until 1h
 
-    With this you allow the work to start a second time. What the task has done before is still there. A retry
-    policy counts failures from 0 again; the numbers of the attempts go on. If a task was lost, its old process may
-    still run; its result no longer counts and stays in its files, and `blueque show` says where. What waits for a
-    task that failed goes on when that task completes.
+    This lets the work start a second time. What the task did before is still there. A retry policy counts failures
+    from 0 again; the numbers of attempts continue. If a task was lost, its old process may still run: its result no
+    longer counts, and `blueque show` says where its files are. Tasks that wait for a failed task go on when that task
+    completes.
 
-    A task that waits for others still waits for those that may yet end as it needs, and no longer for those that cannot.
-    If it was cancelled because of another task, requeue both: it waits for that one again.
+    A requeued task still waits for tasks that can meet its conditions, and no longer for those that cannot. If it was
+    cancelled because of another task, requeue both: it waits for that task again.
 
     Options select failed tasks, the oldest failures first; --state also selects cancelled ones. For more than one task it
     asks first.
@@ -77,5 +77,5 @@ def _say_if_lost(task: Task) -> None:
     if task.error_type in LOST and task.status == "failed":
         where = f" Its result stays in {task.files}" if task.files else ""
         printing.talk(
-            f"It was lost with {task.node}: if its old process still runs, there will be two.{where}"
+            f"It was lost with {task.node}: if its old process still runs, two will run.{where}"
         )

@@ -38,7 +38,7 @@ LONG = 5.0  # seconds in line after which it mentions blueque why
 @click.argument("source", required=False, metavar="[JSON | @FILE | -]")
 @click.option("--text", "is_text", is_flag=True, help="Send the input as a string, not as JSON.")
 @click.option(
-    "--key", metavar="TEXT", help="The same key is the same task: if it exists, follow it."
+    "--key", metavar="TEXT", help="Key of the task: if a task with this key exists, follow it."
 )
 @needs_options
 @task_limit_options
@@ -54,7 +54,7 @@ def run(
     lock: str | None,
     **options: Any,
 ) -> int:
-    """Put a task in QUEUE, show its output, and exit as it does.
+    """Put a task in QUEUE, show its output, and exit when it ends.
 
     \b
     blueque run video.encode '{"input": "a.mov"}'

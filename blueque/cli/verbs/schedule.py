@@ -25,7 +25,7 @@ MOST = 10_000
 
 @click.group(cls=Noun)
 def schedule() -> None:
-    """Manage recurring tasks. Alone it is `blueque schedule ls`.
+    """Manage recurring tasks. Without a verb it is `blueque schedule ls`.
 
     \b
     blueque schedule add nightly -q reports --cron '30 2 * * 1-5'
@@ -46,9 +46,9 @@ def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int) -> 
     \b
     blueque schedule ls -q 'render.*'
 
-    NEXT is when the next task comes, in the time zone of the rule, and LAST what became of the last one. NOTE says that it is
-    paused or overdue, and how many of the last in a row were skipped, missed or have failed. Tasks that are scheduled once
-    are in blueque ls --state scheduled.
+    NEXT is the time of the next task, in the time zone of the rule, and LAST the outcome of the last one. NOTE says
+    whether it is paused or overdue, and how many of the last tasks were skipped, missed or failed in a row. blueque ls
+    --state scheduled lists tasks that are scheduled once.
     """
     from blueque.queries import schedules  # here: --help does without
 

@@ -57,8 +57,8 @@ def pause(invocation: Invocation, name: str, reason: str | None) -> None:
 def resume(invocation: Invocation, name: str, catch_up: bool) -> None:
     """End the pause of a recurring task.
 
-    No task is made for the planned times of the pause. With --catch-up, tasks are made for them as the schedule says of
-    missed times: see catch_up and window.
+    No task is made for the planned times of the pause, unless you pass --catch-up: then the catch_up and window of the
+    schedule apply.
     """
     schedule = find_schedule(invocation.client(), name)
     was_paused = schedule.resume(catch_up, invocation.by)
@@ -69,13 +69,13 @@ def resume(invocation: Invocation, name: str, catch_up: bool) -> None:
 
 @click.command(short_help="Make a task of a recurring task now.")
 @click.argument("name", metavar="SCHEDULE")
-@click.option("--force", is_flag=True, help="Even if the task before has not ended.")
+@click.option("--force", is_flag=True, help="Even if the previous task has not ended.")
 @click.option(
     "--since",
     "begin",
     type=PAST_TEXT,
     metavar="AGE|TIME",
-    help="Instead, make the tasks of all planned times since then: 3d, 2026-11-01.",
+    help="Make the tasks of all planned times since then instead: 3d, 2026-11-01.",
 )
 @click.option(
     "--until",
@@ -94,18 +94,17 @@ def trigger(
     end: str | None,
     is_sure: bool,
 ) -> None:
-    """Make a task now, besides those that are planned, and print its id; or the tasks of planned times that are past.
+    """Make a task of a recurring task now and print its id, or make the tasks of past planned times.
 
     \b
     blueque wait "$(blueque schedule trigger nightly)"
     blueque schedule trigger nightly --since 2026-11-01 --until 2026-11-15
 
-    It also works while the schedule is paused. It is refused, with exit code 5, if the task before has not ended and
-    overlap lets no other come beside it.
+    It also works while the schedule is paused. The exit code is 5 if the previous task has not ended and overlap
+    allows no other task.
 
-    With --since, each planned time has one task, however often you ask: those that are there already are not made
-    again. They run one after the other, unless the schedule has --overlap allow. Both times are included. For more
-    than 1,000 tasks it asks first.
+    With --since, each planned time gets one task, however often you repeat this. They run one after the other, unless
+    the schedule has --overlap allow. Both times are included. For more than 1,000 tasks it asks first.
     """
     schedule = find_schedule(invocation.client(), name)
     if begin is None:
@@ -162,7 +161,7 @@ def _span(begin: str, end: str | None, zone: tzinfo | None, now: float) -> tuple
 @click.argument("name", metavar="SCHEDULE")
 @shared_options
 def remove(invocation: Invocation, name: str) -> None:
-    """Remove a recurring task with its history. The tasks that came of it stay.
+    """Remove a recurring task with its history. Its tasks stay.
 
     If you make it again under this name, no planned time gets a second task.
     """
@@ -171,7 +170,7 @@ def remove(invocation: Invocation, name: str) -> None:
     say(invocation, schedule, invocation.as_json, "removed")
     if schedule.record.get("origin") == "file":
         printing.talk(
-            "It comes from a file, and comes back when that is applied. Take it out there, too."
+            "It comes from a file. Remove it there too, or it comes back with the next apply."
         )
 
 

@@ -37,14 +37,14 @@ _SHOWN = 10  # planned times that --dry-run prints
 @click.command(short_help="Make a recurring task, or replace one.")
 @click.argument("name")
 @click.argument("source", required=False, metavar="[JSON | @FILE | -]")
-@click.option("-q", "--queue", metavar="QUEUE", required=True, help="Where the tasks go.")
+@click.option("-q", "--queue", metavar="QUEUE", required=True, help="Queue of the tasks.")
 @rule_options
 @policy_options
 @needs_options
 @label_options
 @task_limit_options
 @click.option(
-    "--replace", "replaces", is_flag=True, help="If there is one of this name, replace it."
+    "--replace", "replaces", is_flag=True, help="Replace the recurring task of this name."
 )
 @dry_run_option
 @shared_options
@@ -58,19 +58,18 @@ def add(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Make a recurring task NAME: at each time of a rule, a task is put in a queue.
+    """Make a recurring task NAME: at each time of its rule, it puts a task in a queue.
 
     \b
     blueque schedule add nightly '{"n": 1}' -q reports --cron '30 2 * * 1-5'
     blueque schedule add poll -q feeds --every 10m --overlap queue
 
-    The input is as for blueque enqueue; without it, it is null. A time that does not exist because summer time
-    begins comes right after the gap; one that comes twice because it ends, comes once. --dry-run shows the times of
-    a rule, and needs no Redis.
+    The input is as for blueque enqueue; the default is null. A time that the start of summer time skips comes right
+    after the gap; a time that its end repeats comes once. --dry-run shows the times of a rule, and needs no Redis.
 
-    It is refused, with exit code 5, if NAME exists. With --replace it is replaced: what you do not give has its default
-    then, and the history stays. This concerns what is planned from now on; tasks that are there stay as they are. One that
-    comes from a file is changed in the file. In a file, tasks have all options: see blueque schedule apply.
+    If NAME exists, the exit code is 5. --replace replaces it: options that you leave out get their defaults, and the
+    history stays. Tasks that are already there stay as they are. Change a recurring task that comes from a file in
+    that file. A file has more options: see blueque schedule apply.
     """
     client = invocation.client()
     values = _defining(lambda: _values(source, options))
@@ -97,7 +96,7 @@ def add(
     what = {"new": "", "same": "same, "}.get(change, f"{change}: {', '.join(fields)}; ")
     click.echo(printing.clean(f"{name}  {what}{outlook(seen, invocation.is_utc)}"))
     if before is not None and (reset := _reset(before, seen, fields, values)):
-        printing.talk(f"Not given, so it has its default now: {', '.join(reset)}")
+        printing.talk(f"Not given, and now at the default: {', '.join(reset)}")
     if sys.stderr.isatty():
         warn_of_no_listener(invocation, client, queue, "its tasks wait")
 
@@ -128,7 +127,7 @@ def _preview(invocation: Invocation, rule: Rule) -> None:
         )
         return
     if not times:
-        printing.talk("Nothing would come any more.")
+        printing.talk("It would make no more tasks.")
         return
     zone, is_exact = UTC if invocation.is_utc else zone_of_rule(rule), have_seconds(times)
     rows = [

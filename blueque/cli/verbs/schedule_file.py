@@ -29,27 +29,29 @@ _LEAST = 32  # of each
 _WOULD = {"new": "would be new", "changed": "would change", "removed": "would be removed"}
 
 
-@click.command(short_help="Bring the recurring tasks in blueque.toml to Redis.")
+@click.command(short_help="Write the recurring tasks in blueque.toml to Redis.")
 @click.option(
-    "--prune", is_flag=True, help="Remove those that came from a file and are not in this one."
+    "--prune",
+    is_flag=True,
+    help="Remove recurring tasks that came from a file and are not in this one.",
 )
 @dry_run_option
 @shared_options
 def apply(invocation: Invocation, prune: bool, dry_run: bool) -> None:
-    """Bring the recurring tasks in the [schedules.NAME] tables of blueque.toml to Redis.
+    """Write the recurring tasks in the [schedules.NAME] tables of blueque.toml to Redis.
 
     \b
     blueque schedule apply --dry-run
     blueque schedule apply --prune
 
-    All are checked before the first is written. One that is the same stays as it is. It is refused, with exit code 5, if
-    one of them was made by hand.
+    All are checked before the first is written, and unchanged ones stay as they are. If one of them was made by hand,
+    the exit code is 5.
 
     --dry-run warns if more than 1,000 planned times share a minute of the next 31 days:
     jitter spreads them.
 
-    A Redis has one file of recurring tasks: with --prune, two files would remove the tasks of each other. It
-    never removes those that were made by hand.
+    Use --prune only with one file for each Redis: two files would remove the tasks of each other. It never removes
+    recurring tasks that were made by hand.
     """
     from blueque.producer import schedule_file  # here: --help does without
 
@@ -89,15 +91,15 @@ def _warn(crowded: Sequence[tuple[int, int]], is_utc: bool) -> None:
     more = len(crowded) - 1
     others = f", and {count(more, 'other minute')} with too many" if more else ""
     printing.talk(
-        f"{number:,} planned times share the minute of {printing.stamp(minute, is_utc)}{others}: they come"
-        " one after the other. Give some of them a jitter."
+        f"{number:,} planned times share the minute of {printing.stamp(minute, is_utc)}{others}: their tasks"
+        " start one after the other. Give some of them a jitter."
     )
 
 
 def _require_tables(invocation: Invocation) -> None:
     path = invocation.config.path
     if path is None:
-        raise Failure(MISSING, "no blueque.toml is read", "See: blueque config")
+        raise Failure(MISSING, "no blueque.toml was found", "See: blueque config")
     raise Failure(MISSING, f"{path} has no table [schedules.NAME]", "See: blueque config --example")
 
 
@@ -114,7 +116,7 @@ def _compare(
     try:
         return schedule_file.changes(_path(invocation), wanted, seen, now), seen, now
     except WrongSchedule as error:
-        advice = f"To have the file say it: {of_schedule('rm', error.schedule)}"
+        advice = f"To define it in the file instead: {of_schedule('rm', error.schedule)}"
         reason = refused_schedule(_path(invocation), error.schedule, InvalidInput(error.why))
         raise Failure(REFUSED, str(reason), advice) from error
 

@@ -59,12 +59,12 @@ _COLUMNS = [
     metavar="N",
     default=NEXT,
     show_default=True,
-    help="So many planned times.",
+    help="Number of planned times.",
 )
 @reveal_option
 @shared_options
 def show(invocation: Invocation, name: str, number: int, reveals: bool) -> None:
-    """Show everything about a recurring task, what comes next, and why nothing comes.
+    """Show everything about a recurring task, its next times, or why there are none.
 
     \b
     blueque schedule show nightly --next 10
@@ -89,18 +89,18 @@ def show(invocation: Invocation, name: str, number: int, reveals: bool) -> None:
         _print_reason(reason)
 
 
-@click.command(short_help="Show what came of the last planned times.")
+@click.command(short_help="Show the outcome of the last planned times.")
 @click.argument("name", metavar="SCHEDULE")
 @limit_option(100, default=20)
 @shared_options
 def history(invocation: Invocation, name: str, limit: int) -> None:
-    """Show what came of the last planned times of a recurring task, the newest first; 100 are kept.
+    """Show the outcome of the last planned times of a recurring task, the newest first; 100 are kept.
 
     \b
     blueque schedule history nightly
 
-    STATE is that of the task now. Planned times in a row that were missed together are one line. Who changed it is in
-    blueque history -q QUEUE.
+    STATE is the state of the task now. Planned times that were missed in a row are one line. blueque history -q QUEUE
+    shows who changed the recurring task.
     """
     from blueque.queries import schedules  # here: --help does without
 
@@ -116,7 +116,7 @@ def history(invocation: Invocation, name: str, limit: int) -> None:
         rows = [_row(each, states, zone, is_exact) for each in found]
         printing.print_table(_COLUMNS, rows)
     else:
-        printing.talk(f"Nothing has come of it yet. Next: {coming(seen, invocation.is_utc)}.")
+        printing.talk(f"It has made no task yet. Next: {coming(seen, invocation.is_utc)}.")
 
 
 def _moments(found: list[Occurrence]) -> Iterator[float]:

@@ -24,8 +24,8 @@ def show(invocation: Invocation, prefix: str, reveals: bool) -> None:
     \b
     blueque show 7c1f
 
-    ID may be the beginning of an id, at least 4 characters, if only one task matches. An id that the producer has chosen
-    is written whole. Of a task with a key, `blueque ls --key` shows the id.
+    ID may be the first 4 or more characters of an id, if only one task matches. An id that the producer chose must be
+    complete. `blueque ls --key` shows the id of a task with a key.
     """
     inspector, hide = invocation.client().get_inspector(), invocation.hider(reveals)
     task = inspector.task(find_one(inspector, prefix))

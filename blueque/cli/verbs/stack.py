@@ -36,9 +36,9 @@ def stack(invocation: Invocation, prefix: str) -> None:
     As in a Python traceback, the most recent call comes last. On the host of the task, source lines are shown for files
     that have not changed since it started. Blueque's own frames below the handler are left out.
 
-    The task goes on undisturbed. It must be a Python handler, not a program of --exec. Its listener asks it, on any
-    host, and the whole traceback also comes into the log of the task. The exit code is 5 if the task does not run
-    or is a program, and 124 if its listener has not answered within 10 s.
+    The task runs on. It must be a Python handler, not a program of --exec. It may run on any host. The full traceback
+    is also written to its log. The exit code is 5 if the task does not run or is a program, and 124 if its listener
+    has not answered within 10 s.
     """
     client = invocation.client()
     task = client.get_task(find_one(client.get_inspector(), prefix))

@@ -37,7 +37,7 @@ _ONE = [Column(""), *number_columns("COUNT", "MEAN", "+-", "p50", "p90", "p95", 
 
 @click.command()
 @queues_options
-@tag_option("Only tasks with this tag that are still in Redis; several times: with all of them.")
+@tag_option("Only tasks with this tag that are still in Redis; if repeated, with all of the tags.")
 @days_option
 @shared_options
 def stats(
@@ -47,19 +47,19 @@ def stats(
     tags: Sequence[str],
     days: int,
 ) -> None:
-    """Show how many tasks ended how, and how long they waited and ran.
+    """Show how many tasks completed or failed, and how long they waited and ran.
 
     \b
     blueque stats render.4k --since 30d
     blueque stats 'render.*'
 
     Days are in UTC. WAIT is the time in line, without the time until a scheduled task was due. RAN is the time of
-    attempts that completed. FAILED is final; RETRIED counts failed attempts that another one followed; LOST counts
-    attempts that ended with their node. Counts, MEAN and the standard deviation +- are exact; quantiles such as
-    p50, and MAX, are estimates. A task that raises RetryLater or HandBack has not failed: it counts neither as
+    attempts that completed. FAILED counts tasks that failed for good; RETRIED counts failed attempts that were
+    retried; LOST counts attempts whose listener died. Counts, MEAN and the standard deviation +- are exact; quantiles
+    such as p50, and MAX, are estimates. A task that raises RetryLater or HandBack has not failed: it counts neither as
     FAILED nor as RETRIED. Tasks on listeners of 1.0.0 are not counted.
 
-    Of one queue it draws how long tasks ran, too.
+    For a single queue it also draws the run times.
 
     With --tag, only tasks that are still in Redis are counted, on the day of their end.
     """

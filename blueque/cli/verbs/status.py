@@ -84,10 +84,10 @@ _HOSTS = [
 def status(invocation: Invocation, is_check: bool, pause: float | None, shows_all: bool) -> int:
     """Show what needs attention, queues, running tasks and listeners on one screen.
 
-    A line that begins with ! needs attention; the command below it tells more or helps. OLDEST is how long the next
-    task in line has waited, MAY RUN the limit of running tasks of a queue. LEFT is the estimated time until a
-    running task ends, SIGN the time since it last reported progress or printed something, SEEN the time since the
-    last beat. blueque help listeners explains the states of listeners. Feeds are those that have not finished.
+    A line that begins with ! needs attention; the command below it shows more or helps. OLDEST is how long the next
+    task in line has waited, and MAY RUN the limit of running tasks of a queue. LEFT is the estimated time until a task
+    ends, and SIGN the time since it last reported progress or printed something. SEEN is the time since the last beat
+    of a listener. blueque help listeners explains the states of listeners. Feeds are those that have not finished.
     """
     if pause is not None:
         if is_check:

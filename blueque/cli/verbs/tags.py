@@ -19,13 +19,14 @@ _COLUMNS = [Column("TAG", can_shrink=True), Column("TASKS", True), Column("STATE
 @limit_option(1000)
 @shared_options
 def tags(invocation: Invocation, prefix: str, limit: int) -> None:
-    """List the tags of the tasks in Redis, and how many tasks have each; with TAG, those that begin so.
+    """List the tags of the tasks in Redis, and how many tasks have each; with TAG, those that begin with it.
 
     \b
     blueque tags
     blueque tags customer:
 
-    Of 10,000 tasks in all, STATES says how many are in each state. The tasks of a tag: blueque ls --tag TAG
+    STATES counts the tasks in each state, of up to 10,000 tasks in all. To list the tasks of a tag: blueque ls --tag
+    TAG
     """
     seen, has_more = invocation.client().get_inspector().tags(prefix, limit)
     if invocation.as_json:

@@ -29,7 +29,7 @@ class _Tasks(Noun):
 
 @click.group(cls=_Tasks)
 def task() -> None:
-    """List tasks, look at one, and change it. Alone it is `blueque ls`.
+    """List, show and change tasks. Without a verb it is `blueque ls`.
 
-    Each verb may also stand without the word task: blueque show 7c1f.
+    Each verb also works without the word task: blueque show 7c1f.
     """

@@ -42,16 +42,16 @@ _LEAST_BAR, _LEAST_BAR_OF_DAYS = 8, 6
     type=MOMENT,
     default="12h",
     metavar="AGE|TIME",
-    help="How far back, such as 24h, or since when; default 12h.",
+    help="Start of the period: 24h, 08:00; default 12h.",
 )
 @click.option(
     "--by",
     type=click.Choice(("host", "queue")),
     default="host",
     show_default=True,
-    help="What the rows are sorted by, before the time.",
+    help="Sort the rows by this, then by time.",
 )
-@limit_option(MOST, text="At most so many attempts, the last ones.")
+@limit_option(MOST, text="Show at most the last N attempts.")
 @shared_options
 def timeline(
     invocation: Invocation, patterns: Sequence[str], since: tuple[bool, float], by: str, limit: int
@@ -62,14 +62,14 @@ def timeline(
     blueque timeline --since 24h
     blueque timeline -q render --by queue
 
-    Each row is an attempt. The bar shows when it ran, from the first of these attempts until now. OUTCOME is runs, complete,
-    failed, cancelled, handed back, or lost with its host; "not heard": its listener sends no beats, and the bar ends with the
-    last one. The page shows the same as a picture.
+    Each row is an attempt. The bar shows when it ran, from the first of these attempts until now. OUTCOME is runs,
+    complete, failed, cancelled, handed back or lost. It is "not heard" if its listener sends no beats: the bar ends
+    with the last one. The page shows the same as a picture.
     """
     is_age, seconds = since
     last = seconds if is_age else time.time() - seconds
     if last <= 0:
-        raise click.UsageError("--since must be an age of more than 0, or a time that is over")
+        raise click.UsageError("--since must be an age above 0, or a past time")
     client, inspector = invocation.client(), invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
     found = silenced(client.get_timeline(queues, last), inspector.nodes())

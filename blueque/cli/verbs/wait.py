@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.argument("prefixes", nargs=-1, metavar="[ID... | -]")
 @pattern_option
 @selection_of("key", "group", "tags")
-@click.option("--timeout", type=DURATION, help="Wait at most so long: 90, 30s, 2h.")
+@click.option("--timeout", type=DURATION, help="Wait at most this long: 90, 30s, 2h.")
 @click.option(
     "--any", "is_any", is_flag=True, help="Wait until one has ended; default: until all have."
 )
@@ -59,7 +59,7 @@ def wait(
     is_any: bool,
     has_results: bool,
 ) -> int:
-    """Wait until tasks have ended, and say how; or until nothing is left to do in a queue.
+    """Wait until tasks have ended, or until a queue has nothing left to do.
 
     \b
     blueque wait 7c1f --timeout 2h && blueque enqueue mail.send '"it is done"'
@@ -67,21 +67,20 @@ def wait(
     blueque ls --ids | blueque wait -
     blueque wait -q 'render.*'
 
-    Options select up to 10,000 tasks in all states, also those that have ended. Tasks that are made later are not
-    waited for. Of a closed group, --group NAME alone waits for all tasks, however many. Tasks of a group that were
-    archived or deleted count as ended.
+    Options select up to 10,000 tasks in all states, including ended ones. It does not wait for tasks that are enqueued
+    later. --group NAME alone waits for all tasks of a closed group, however many. Tasks of a group that were archived
+    or deleted count as ended.
 
-    For each task that ends, standard error gets a line. --json prints all of them at the end.
+    It prints a line on standard error for each task that ends. --json prints all tasks at the end.
 
-    A failed task that will run again by itself has not ended. If a blocked task cannot go on, because a task for
-    which it waits has failed, standard error says so once.
+    A failed task that will be retried has not ended. If a blocked task cannot go on because a task that it waits for
+    has failed, a line says so once.
 
-    With -q alone it waits until no task of these queues is in line, runs, is blocked, or is scheduled for a time
-    that is past. It does not matter how the tasks end. Tasks that are scheduled for later, such as a retry in a
-    minute, are not waited for.
+    With -q alone it waits until no task of these queues is in line, running, blocked or overdue, however the tasks
+    end. It does not wait for tasks that are scheduled for later, such as a retry in a minute.
 
-    The exit code is 0 if all are complete, 4 if one failed, was cancelled or lost, 124 if the timeout came first, and 3 if
-    a task, group or queue does not exist. Ctrl-C ends only the waiting.
+    The exit code is 0 if all are complete, and 4 if one failed, was cancelled or lost. It is 124 after the timeout,
+    and 3 if a task, group or queue does not exist. Ctrl-C ends only the waiting.
     """
     selects = require_one_way(prefixes, patterns, (), selection)
     client = invocation.client()

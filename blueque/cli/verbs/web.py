@@ -45,8 +45,8 @@ def web(invocation: Invocation, /, hashed: str | None, **_: Any) -> None:
     blueque web --hash ada >> passwords
     blueque web --password-file passwords --host-name queue.example.com
 
-    It prints an address with a token, which is a new one each time. Who has the token may see everything, and act.
-    The page needs pip install '.[web]'. docs/guide/web.md says how to serve it for a team.
+    It prints an address with a new token. Anyone with the token can see and change everything. The page needs pip
+    install '.[web]'. docs/guide/web.md says how to serve it for a team.
     """
     _require_extra()
     if hashed is not None:
@@ -132,8 +132,8 @@ def _require_care(wish: SimpleNamespace, address: Address, has_own_login: bool) 
         return
     raise Failure(
         REFUSED,
-        f"{wish.listen} can be reached from other machines, and what it sends is not encrypted",
-        "Behind a proxy with TLS, listen on 127.0.0.1 or unix:PATH. Else say who may come in: --password-file FILE,"
+        f"{wish.listen} can be reached from other machines, and its traffic is not encrypted",
+        "Behind a proxy with TLS, listen on 127.0.0.1 or unix:PATH. Or require a login: --password-file FILE,"
         " --user-header NAME with --trust-proxy ADDRESS, or BLUEQUE_WEB_TOKEN_FILE. To allow it as it is: --public.",
     )
 

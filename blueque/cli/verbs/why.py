@@ -18,13 +18,13 @@ from blueque.text.what import what
 @click.argument("prefix", metavar="ID")
 @shared_options
 def why(invocation: Invocation, prefix: str) -> None:
-    """Say why the task ID does not run, and what you can do about it.
+    """Explain why the task ID does not run, and what you can do.
 
     \b
     blueque why 7c1f
 
-    A task may wait for its time, for other tasks to end, for tasks before it, for a listener, for resources, for a lock,
-    for the limit of its queue, or for a paused queue. The answer describes this moment.
+    A task may wait for its time, other tasks, tasks before it, a listener, resources, a lock, the limit of its queue,
+    or a paused queue. The answer describes this moment.
 
     With --json each reason also has a code.
     """
