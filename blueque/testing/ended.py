@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
+from blueque.model.task_id import R_co
 from blueque.spool.progress_file import Told
 
 
@@ -35,8 +36,8 @@ class Spawned(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How one attempt ended.
+class Ended(Generic[R_co]):
+    """How one attempt ended. R: the type of the result.
 
     outcome: `complete`; `failed`; `retried`: it runs again after `retry_in` seconds; `released`: it
         handed itself back.
@@ -67,14 +68,15 @@ class Ended:
     notes: Sequence[str] = ()
 
     @property
-    def result(self) -> Any:
+    def result(self) -> R_co:
         """What the handler returned, as `Client.wait` would return it.
 
         A tuple is a list, unless the annotation of a `blueque.handler` says otherwise. If the task
         is not complete, raises what the handler raised, or AssertionError.
         """
         if self.outcome == "complete":
-            return self.value
+            value: R_co = self.value
+            return value
         if self.exception is not None:
             raise self.exception
         raise AssertionError(f"the task is not complete but {self.outcome}: {self.error}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Protocol, TypedDict, Unpack, overload
 
 from blueque.errors import InvalidInput
 from blueque.model import limits as task_limits
@@ -27,7 +28,8 @@ from blueque.spool.outcome_record import Record
 from blueque.spool.spool import Spool
 from blueque.system import process
 from blueque.task_process.handlers import Handler, unfit
-from blueque.task_process.registered import QueueHandler
+from blueque.task_process.registered import P, QueueHandler, R
+from blueque.task_process.running_task import RunningTask
 from blueque.testing.ended import Ended
 from blueque.testing.simulated_task import SimulatedTask, ended_of, run_attempt
 from blueque.testing.time_limits import TimeLimits
@@ -52,6 +54,28 @@ class Circumstances(TypedDict, total=False):
     lead: float | str | None
     fields: Mapping[str, str]
     max_bytes: int
+
+
+class Function(Protocol):
+    """A function or a method. Unlike those of a `blueque.handler`, its parameters have no type."""
+
+    @property
+    def __code__(self) -> Any: ...
+    def __call__(self, task: RunningTask, /) -> Any: ...
+
+
+@overload
+def run_task(
+    handler: QueueHandler[P, R], parameters: P = ..., **circumstances: Unpack[Circumstances]
+) -> Ended[R]: ...
+
+
+@overload
+def run_task(
+    handler: Function | functools.partial[Any],
+    parameters: Any = None,
+    **circumstances: Unpack[Circumstances],
+) -> Ended: ...
 
 
 def run_task(

@@ -21,7 +21,7 @@ import blueque
 import blueque.async_queue
 from blueque import Client, Count, ForkingRunner, Handler, QueueHandler, RunningTask, Status, Task, TaskId
 from blueque import current_task
-from blueque.testing import run_task
+from blueque.testing import Ended, run_task
 
 
 def encode(task: RunningTask) -> dict[str, int]:
@@ -99,7 +99,9 @@ ended: str = client.get_task(copy.enqueue(3)).wait().result + next(
     client.as_ended([copy.enqueue(4)])
 ).result
 status: Status | None = made.status
-tried: str = run_task(cut, Cut(1.5)).result["title"]
+tried: Ended[Film] = run_task(cut, Cut(1.5), queue="more")
+print(tried.result["title"], run_task(sound, Cut(1.5)).result + 1, run_task(scene).outcome)
+print(run_task(encode, 3).result["frames"], run_task(lambda task: task.id).result.upper())
 
 
 def look(task: Task, id: TaskId) -> list[str]:
@@ -124,6 +126,7 @@ def film(task: blueque.RunningTask, title: str) -> int:
 
 
 """
+RUN = f"{DECORATED}from blueque.testing import run_task\n"
 BAD = {
     f"{DECORATED}film.enqueue(3)\n": 'Argument 1 to "enqueue" of "QueueHandler" has incompatible type "int"',
     f"{DECORATED}film.schedule(3, 4e9)\n": 'Argument 1 to "schedule"',
@@ -133,6 +136,8 @@ BAD = {
     f"{DECORATED}blueque.Client().wait(film.enqueue('M')).result.upper()\n": '"int" has no attribute "upper"',
     f"{DECORATED}blueque.Client().wait([film.enqueue('M')])[0].result.upper()\n": '"int" has no attribute "upper"',
     f"# pyright: strict\n{DECORATED}print(blueque.Client().wait(film.enqueue('M')).status == 'ok')\n": "Non-overlapping",
+    f"{RUN}run_task(film, 3)\n": "Cannot infer value of type parameter",
+    f"{RUN}run_task(film, 'M').result.upper()\n": '"int" has no attribute "upper"',
     f"{DECORATED}@blueque.handler('b')\ndef of_none() -> None: ...\n": 'to "__call__" of "Decorator" has incompatible type',
     "from blueque import Cleint\n": 'has no attribute "Cleint"',
     "import blueque\nblueque.Clientt()\n": 'has no attribute "Clientt"',
