@@ -6,7 +6,7 @@ import json
 import types
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from blueque.errors import InvalidInput, InvalidType, NotInstalled
 
@@ -94,6 +94,8 @@ def _is_json(kind: Any) -> bool:
         return _is_json(kind.__supertype__)
     if origin is None:
         return kind is None or kind is Any or _has_json(kind)
+    if origin is Annotated:
+        return _is_json(inner[0]) and all(type(each).__module__ != "msgspec" for each in inner[1:])
     if origin is Literal:
         return all(type(value) in _JSON for value in inner)
     if origin not in (Union, types.UnionType):

@@ -81,6 +81,7 @@ PLAIN = [
     *(dict, list, str, int, float, bool, object, None, Any, Mapping, typing.Hashable, Titled),
     *(dict[str, Any], list[dict[str, int | None]], Mapping[str, object], typing.Sequence[float]),
     *(Literal["a", 1], typing.NewType("Name", str), int | None),
+    *(Annotated[dict, "a film"], list[Annotated[str, pydantic.Field(title="Title")] | None]),
 ]
 DAY = datetime.date(2026, 11, 30)
 NOON = datetime.datetime(2026, 11, 30, 12, tzinfo=datetime.UTC)
