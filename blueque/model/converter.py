@@ -14,6 +14,8 @@ _JSON = (dict, list, str, int, float, bool, type(None))
 # Where classes keep the names of their fields: dataclasses, msgspec, pydantic, named tuples.
 _FIELDS = ("__dataclass_fields__", "__struct_fields__", "model_fields", "_fields")
 _AT = " - at `$"  # begins the place in an error of msgspec
+_OF_VALIDATORS = (LookupError, AttributeError, AssertionError)  # and of __post_init__
+_REFUSED = (TypeError, ValueError, ArithmeticError, *_OF_VALIDATORS)
 _CHANGED = "it would come back as another value"
 
 
@@ -41,25 +43,22 @@ class Converter:
             raise InvalidInput(f"{what}: nested too deeply for JSON") from error
         except InvalidType:
             raise
-        except (TypeError, ValueError, ArithmeticError) as error:
-            raise _refusal(what, str(error)) from None
+        except _REFUSED as error:
+            raise _refusal(what, error) from error
         if lost is not None:
             raise _refusal(what, lost)
         return plain
 
     def from_json(self, value: Any, what: str) -> Any:
         """Return the value that was encoded. Raises InvalidType if it does not fit the type."""
-        if _is_model(self._kind):
-            try:
-                return _build(self._kind, value)
-            except (ValueError, ArithmeticError) as error:
-                raise _refusal(what, str(error)) from None
-        import msgspec  # here: it is an extra
-
         try:
+            if _is_model(self._kind):
+                return _build(self._kind, value)
+            import msgspec  # here: it is an extra
+
             return msgspec.convert(value, self._kind, str_keys=True, dec_hook=_build)
-        except (msgspec.ValidationError, ArithmeticError) as error:
-            raise _refusal(what, str(error)) from None
+        except _REFUSED as error:
+            raise _refusal(what, error) from error
 
 
 class Types(NamedTuple):
@@ -261,10 +260,11 @@ def _step(key: Any) -> str:
     return f".{key}" if isinstance(key, str) else f"[{key!r}]"
 
 
-def _refusal(what: str, said: str) -> InvalidType:
-    """Return the error for a part of a value. what: names the value, as "the result". said: with the
+def _refusal(what: str, why: str | Exception) -> InvalidType:
+    """Return the error for a part of a value. what: names the value, as "the result". why: with the
     place of the part at its end, or several, the inner one first.
     """
+    said = f"a validator raised {why!r}" if isinstance(why, _OF_VALIDATORS) else str(why)
     name = what.removeprefix("the ")
     begin = name.partition(" ")[0]
     said, *places = said.replace(" - at `key` in", " of a key - at").split(_AT)
