@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn, Union, get_args, get_origin
+from typing import Any, Never, NoReturn, Union, get_args, get_origin
 
+from blueque.errors import InvalidType
 from blueque.model.converter import Types, converter_of
 from blueque.model.outcomes import Outcome
 
@@ -42,20 +43,28 @@ def _passes_all(function: Callable[..., Any]) -> bool:
 def _annotations(function: types.FunctionType) -> dict[str, Any]:
     try:
         return function.__annotations__
-    except NameError:  # from Python 3.14 on: some name that only type checkers know, as of the task
+    except Exception:  # from Python 3.14 on: some name that only type checkers know, as of the task
         import annotationlib  # type: ignore[import-not-found]
 
         return annotationlib.get_annotations(function, format=annotationlib.Format.STRING)
 
 
 def _evaluated(kind: Any, function: types.FunctionType) -> Any:
-    return eval(kind, function.__globals__) if isinstance(kind, str) else kind
+    if not isinstance(kind, str):
+        return kind
+    try:
+        return eval(kind, function.__globals__)
+    except NameError:
+        raise
+    except Exception as error:
+        name, why = f"{function.__module__}:{function.__qualname__}", getattr(error, "msg", error)
+        raise InvalidType(f"the annotation {kind!r} of {name} cannot be read: {why}") from error
 
 
 def _result_in(kind: Any) -> Any:
     """Return the type of the result in that of what the function returns."""
     origin, inner = get_origin(kind), get_args(kind)
-    if kind is NoReturn:
+    if kind is NoReturn or kind is Never:
         return Any
     if origin in (Union, types.UnionType):
         return Union[tuple(map(_result_in, inner))]  # noqa: UP007

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pickle
+import re
 import signal
 import time
 import typing
@@ -195,6 +196,25 @@ def test_a_class_may_come_after_the_handler_in_its_module_but_not_be_missing(mon
             use()
     monkeypatch.setitem(globals(), "Later", Film)
     assert run_task(handler, Film("M")).result == Film("M")
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("list[", "was never closed"),
+        ("time.Film", "has no attribute"),
+        ("time[0]", "subscriptable"),
+    ],
+)
+def test_an_annotation_that_cannot_be_read_is_named_with_its_function(written, why):
+    named = f"^the annotation '{re.escape(written)}' of {__name__}:.*encode cannot be read: .*{why}"
+    for kinds in ((written,), (dict, written)):
+        with pytest.raises(InvalidType, match=named):
+            annotated(*kinds)
+
+
+def test_a_handler_that_never_returns_has_no_result_to_convert():
+    assert annotated(Film, typing.Never).types.result is None
 
 
 def test_a_handler_gets_the_annotated_class_and_its_result_comes_back_as_one(client):
