@@ -1,4 +1,4 @@
-"""Merge the many small Parquet files of an archive, those of a day into one: `python merge_archive.py DIRECTORY`."""
+"""Merge the small Parquet files of each day of an archive into one: `python merge_archive.py DIRECTORY`."""
 
 import os
 import sys

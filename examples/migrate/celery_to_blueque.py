@@ -1,8 +1,8 @@
 """Move the tasks of a Celery queue on Redis to Blueque, each exactly once.
 
 'video.encode(film, size)=encode' moves the tasks of video.encode to the queue encode, with the
-parameters {"film": ..., "size": ...}: name the positional arguments. What cannot be moved is
-named and stays. You may end this program at any time and run it again.
+parameters {"film": ..., "size": ...}: name the positional arguments. The program lists what it
+cannot move, and leaves it. You can end it at any time and run it again.
 """
 
 import base64
@@ -21,7 +21,7 @@ import blueque
 @click.argument("tasks", nargs=-1, required=True, metavar="'TASK(ARGUMENTS)=QUEUE'...")
 @click.option("--broker", default="redis://localhost:6379/0", help="The Redis of Celery.")
 @click.option("--queue", default="celery", help="The queue of Celery.")
-@click.option("--unacked", is_flag=True, help="Also what workers had fetched; stop them first.")
+@click.option("--unacked", is_flag=True, help="Also tasks that workers fetched; stop them first.")
 @click.option("--dry-run", is_flag=True, help="Change nothing.")
 def main(tasks, broker, queue, unacked, dry_run):
     words = [re.fullmatch(r"([^(=]+)(?:\((.*)\))?=(.+)", task) for task in tasks]
@@ -104,7 +104,7 @@ def take(broker, source, item, ours, text):
 
 
 def finish(broker, client, ours, report):
-    """Enqueue the tasks of our list, also those of a run that was ended."""
+    """Enqueue the tasks of our list, also those of an earlier run that was killed."""
     for text in reversed(broker.lrange(ours, 0, -1)):
         task = json.loads(text)
         try:

@@ -1,8 +1,8 @@
 """Move the jobs of an RQ queue to Blueque, also scheduled ones, each exactly once.
 
 'video.encode(film, size)=encode' moves the jobs of video.encode to the queue encode, with the
-parameters {"film": ..., "size": ...}: name the positional arguments. What cannot be moved is
-named and stays. You may end this program at any time and run it again.
+parameters {"film": ..., "size": ...}: name the positional arguments. The program lists what it
+cannot move, and leaves it. You can end it at any time and run it again.
 """
 
 import io
@@ -108,7 +108,7 @@ def take(rq, source, job, ours, text):
 
 
 def finish(rq, client, ours, report):
-    """Enqueue the tasks of our list, also those of a run that was ended."""
+    """Enqueue the tasks of our list, also those of an earlier run that was killed."""
     for text in rq.lrange(ours, 0, -1):
         task = json.loads(text)
         client.get_queue(task["queue"]).schedule(task["parameters"], **task["options"])

@@ -1,6 +1,6 @@
 """A night with Spark, from rows to tasks to results: `python night.py 2026-11-21`.
 
-Run it again after any failure: each step does what is missing, and nothing twice.
+Run it again after any failure: each step does only what is missing.
 """
 
 import os

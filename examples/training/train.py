@@ -1,4 +1,4 @@
-"""A training that goes on from its checkpoint, and the choice of the best of many."""
+"""A training that continues from its checkpoint, and a handler that keeps the best of many."""
 
 import json
 import math
@@ -26,11 +26,11 @@ def train(task: blueque.RunningTask, trial: Trial) -> dict:
         task.note(f"goes on after epoch {epoch}")
     while epoch < trial["epochs"]:
         if task.should_stop:
-            raise blueque.HandBack()  # the task becomes the next in line, and goes on from here
+            raise blueque.HandBack()  # the next attempt continues from the checkpoint
         weights = run_epoch(weights, points, trial["rate"], seed=epoch)
         epoch += 1
         if not loss(weights, unseen) < 1e6:
-            raise blueque.Fail(f"it diverged in epoch {epoch}")  # another try would do the same
+            raise blueque.Fail(f"it diverged in epoch {epoch}")  # a retry would diverge, too
         task.checkpoint([epoch, weights])
         task.progress(epoch, trial["epochs"], "epochs", f"loss {loss(weights, unseen):.4f}")
     return {"loss": loss(weights, unseen), "weights": weights}
@@ -48,7 +48,7 @@ def choose(task: blueque.RunningTask, sweep: str) -> dict:
 
 
 def run_epoch(weights: list[float], points: list[Point], rate: float, seed: int) -> list[float]:
-    """Return the weights after a step for each point. The order depends on nothing but the seed."""
+    """Return the weights after a step for each point. The order depends only on the seed."""
     for x, y in random.Random(seed).sample(points, len(points)):
         error = predict(weights, x) - y
         weights = [weight - rate * error * x**power for power, weight in enumerate(weights)]

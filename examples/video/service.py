@@ -1,4 +1,4 @@
-"""A video service: upload a video, see how far it is, download the result."""
+"""A video service: upload a video, watch its progress, download the result."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ app = FastAPI(lifespan=lifespan)
 
 @app.put("/videos/{name}", status_code=202)
 async def upload(name: str, request: Request, height: int = 360, urgent: bool = False):
-    """Store a video and put it in line. The same video again is the same task."""
+    """Store a video and enqueue its task. The same video has the same task."""
     digest = hashlib.sha256()
     with TemporaryDirectory(dir=FILES) as directory:
         async with await anyio.open_file(f"{directory}/upload", "wb") as file:

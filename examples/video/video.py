@@ -43,7 +43,7 @@ async def run_ffmpeg(arguments: list[str], task: blueque.RunningTask, seconds: f
 
 
 def duration(file: str) -> float:
-    """Return how many seconds a video takes. A file that is no video is not tried again."""
+    """Return the seconds of a video. If the file is not a video, the task fails for good."""
     command = ["ffprobe", "-v", "error", "-show_entries", "format=duration", "-of", "csv=p=0"]
     found = subprocess.run([*command, file], capture_output=True, text=True)
     if found.returncode:
