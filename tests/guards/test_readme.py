@@ -95,9 +95,6 @@ PHOTOS = (
     "ice",
     "snow",
     "shovel",
-    "fern",
-    "moss",
-    "oak",
     "egg",
     "hare",
     "river",
@@ -106,7 +103,6 @@ PHOTOS = (
 )
 ALBUMS = {
     "winter": "",
-    "plants": "",
     "november": "",
     "autumn": "",
     "leaves": "",
