@@ -473,7 +473,7 @@ class Client:
         return Snapshot(name, now, seconds, tuple(parts))
 
     def tasks_of(self, snapshot: Snapshot) -> Iterator[Task]:
-        """Yield the tasks of a snapshot as they are now, the oldest first in each part.
+        """Yield the tasks of a snapshot as they are now, oldest first in each part.
 
         Leaves out deleted tasks. Uses a few MiB at a time.
         Raises SnapshotGone.

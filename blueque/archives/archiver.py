@@ -265,7 +265,7 @@ class _Run:
         return any(self._client.get_inspector().archiving([self._queue]))
 
     def _is_more(self) -> bool:
-        """Tell whether the snapshot has more tasks."""
+        """Return whether the snapshot has more tasks."""
         return self._position < self._frozen().rows
 
     def _frozen(self) -> Snapshot:

@@ -35,12 +35,12 @@ class Store:
         self._url = url
 
     def is_file(self) -> bool:
-        """Tell whether a file is in this place, where a directory should be."""
+        """Return whether a file is in this place, where a directory should be."""
         return bool(self._files.get_file_info(self.path()).is_file)
 
     def is_empty(self) -> bool:
-        """Tell whether the place is there, and has nothing but hidden names, which begin with _ or
-        a dot.
+        """Return whether the place is there, and has nothing but hidden names, which begin with _
+        or a dot.
         """
         from pyarrow.fs import FileType  # here, because it takes time: see arrow.py
 

@@ -71,7 +71,7 @@ class Finding(NamedTuple):
 
     @property
     def is_warning(self) -> bool:
-        """Tell whether neither a task nor its only run is in danger."""
+        """Return whether neither a task nor its only run is in danger."""
         return self.code in WARNINGS
 
     @property
@@ -130,7 +130,7 @@ class ListenerSeen(NamedTuple):
 
     @property
     def lives(self) -> bool:
-        """Tell whether it counts as alive: registered as alive, or a member without registration,
+        """Return whether it counts as alive: registered as alive, or a member without registration,
         as the listeners of 1.0.0 are.
         """
         return self.is_member if self.state is None else self.state != "dead"
@@ -254,7 +254,7 @@ class Keys:
         return [key for key in self._by_word.get(_word(prefix), ()) if key.startswith(prefix)]
 
     def is_of(self, key: str, kind: str, queue: str | None = None) -> bool:
-        """Tell whether the key exists and is of this type."""
+        """Return whether the key exists and is of this type."""
         found = self.types.get(key)
         if found not in (None, kind):
             sentence = f"{key} is a {found}, not a {kind}: has another program written there?"

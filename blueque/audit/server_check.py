@@ -80,7 +80,7 @@ def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
 
 
 def refuses_changes(checks: Iterable[Check], nodes: Iterable[Node]) -> bool:
-    """Tell whether the server refuses changes for a while already: no listener has just beaten."""
+    """Return whether the server refuses changes for a while already: no listener has just beaten."""
     return any(REFUSES in check.sentence for check in checks) and not any(
         node.seen is not None and not node.is_late for node in nodes
     )

@@ -91,7 +91,7 @@ class Backlog:
         return sorted(found.values(), key=lambda one: one.order)
 
     def is_there(self) -> bool:
-        """Tell whether there is any file."""
+        """Return whether there is any file."""
         return any(os.path.exists(path) or glob.glob(path, recursive=True) for path in self._paths)
 
 
@@ -141,7 +141,7 @@ def _expand(path: str, known: Collection[str]) -> Iterable[BacklogFile]:
 
 
 def _is_known(path: str, known: Collection[str]) -> bool:
-    """Tell whether a path without a file stands for known files, which are only gone."""
+    """Return whether a path without a file stands for known files, which are only gone."""
     if os.path.basename(path) in known:
         return True
     if not _WILDCARD.search(path) or not os.path.isdir(_base(path)):

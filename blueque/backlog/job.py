@@ -106,7 +106,7 @@ class Feeding:
         return self._teller.skipped
 
     def run(self) -> bool:
-        """Feed until the end, or until `stop`. Tell whether it is the end.
+        """Feed until the end, or until `stop`. Return whether it is the end.
 
         Raises BacklogRefused, Taken, RedisRefused; RedisAway only before the first answer.
         """

@@ -98,7 +98,7 @@ class Connection(Protocol):
         """Ask Redis to report changes of the keys that this connection reads. False: Redis refuses."""
 
     def has_invalidated(self) -> bool:
-        """Tell whether such a report has been received already, so that there is no need to wait."""
+        """Return whether such a report has been received already, so that there is no need to wait."""
 
     def take_invalidated(self) -> set[str] | None:
         """Return the changed keys, each once until it is read again; None: any key may have changed."""
@@ -231,7 +231,7 @@ class Redis:
 
 
 def is_usable(connection: Connection) -> bool:
-    """Tell whether a connection that was kept may be used; close one that leads to a server which
+    """Return whether a connection that was kept may be used; close one that leads to a server which
     Sentinel has replaced.
     """
     is_open = not connection.is_closed
@@ -249,9 +249,7 @@ class Patience:
         self._has_reconnected = False
 
     def may_reconnect(self, error: RedisAway | RedisRefused) -> bool:
-        """Tell whether to try once more on a new connection, even after the deadline: after a
-        failover.
-        """
+        """Return whether to try once more on a new connection, even after the deadline: after a failover."""
         refusal = error if isinstance(error, RedisRefused) else error.__cause__
         if (
             self._has_reconnected

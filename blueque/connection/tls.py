@@ -218,7 +218,7 @@ def _words(error: ssl.SSLError) -> str:
 
 
 def _is_alert(error: OSError) -> TypeGuard[ssl.SSLError]:
-    """Tell whether the server has said why it closes the connection."""
+    """Return whether the server has said why it closes the connection."""
     return isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
 
 

@@ -99,8 +99,8 @@ class Tracked:
         )
 
     def has_news(self) -> bool:
-        """Tell whether a report was received together with a reply. Then `fileno()` does not become
-        readable for it.
+        """Return whether a report was received together with a reply. Then `fileno()` does not
+        become readable for it.
         """
         return self._connection is not None and self._connection.has_invalidated()
 

@@ -86,7 +86,7 @@ def shape(tree: ast.Module) -> tuple[int, int, int]:
 
 
 def _is_elif(node: ast.AST, name: str, inner: ast.AST) -> bool:
-    """Tell whether `inner` is the elif of `node`. It looks like an if inside its else, but begins
+    """Return whether `inner` is the elif of `node`. It looks like an if inside its else, but begins
     elsewhere.
     """
     return (

@@ -164,7 +164,7 @@ class Session:
                 self._programs["listener"].send_signal(signal.SIGHUP)
 
     def _redis_has_ended(self) -> bool:
-        """Tell whether Redis has ended by itself, and say so."""
+        """Return whether Redis has ended by itself, and say so."""
         code = self._server.ended()
         if code is not None:
             self._say(

@@ -19,7 +19,7 @@ class Sources:
         self._seen = self._look()
 
     def has_changed(self) -> bool:
-        """Tell whether a file was changed, added or removed since the last call."""
+        """Return whether a file was changed, added or removed since the last call."""
         seen = self._look()
         is_other = seen != self._seen
         self._seen = seen

@@ -1,7 +1,6 @@
-"""Listener and Processor: the part of a worker that talks to Redis; resources; waking other
-listeners.
+"""Listener and Processor: the part of a worker that talks to Redis; resources; waking listeners.
 
-May import: backlog/ and what is below it. Begin with listener.py, which has a registration for
-    each queue (registration.py: registering, adopting, handing back) and a reserver (reserver.py:
-    popping and reserving), and with processor.py (start to complete).
+May import: backlog/ and what is below it. Begin with listener.py. It has a registration for each
+queue (registration.py: registering, adopting, handing back) and a reserver (reserver.py: popping
+and reserving). processor.py goes from start to complete.
 """

@@ -36,8 +36,8 @@ class Beat:
     def beat(self, registrations: Sequence[Registration]) -> BeatReply:
         """Beat in all of these queues, in one transaction for 50 of them.
 
-        Raises, after it has beaten in the others, NotRegistered for the first queue in which we are
-        no longer registered, or one of `refused`: if a right is missing, that one.
+        Raises, after beating in the others, NotRegistered for the first queue in which we are no
+        longer registered, or one of `refused`; a missing right comes first.
         """
         for some in in_parts(registrations, BEATS_AT_ONCE):
             # In a queue without such a key we must not be taken for dead.
@@ -68,7 +68,7 @@ class Beat:
 
 
 def _joined(standing: BeatReply, beaten: BeatReply) -> BeatReply:
-    """Return the later standing of our task, with what both say of our queues."""
+    """Return the later standing of our task, with what both replies say of our queues."""
     return beaten._replace(
         order=order_of((standing.order, beaten.order)),
         held=(*standing.held, *beaten.held),

@@ -11,7 +11,7 @@ from blueque.model.encoding import require_timeout
 
 
 class Deadline:
-    """The end of a call, and its waits, each for one beat at most.
+    """The deadline of a call, and the waits until then, each at most a beat long.
 
     timeout: of the call, in seconds; None: no limit. Raises InvalidInput.
     """
@@ -22,7 +22,7 @@ class Deadline:
 
     @property
     def seconds(self) -> float:
-        """For how long to wait now."""
+        """How long to wait now."""
         return min(max(self._at - time.monotonic(), 0.0), units.BEAT)
 
     @property
@@ -30,5 +30,5 @@ class Deadline:
         return time.monotonic() >= self._at
 
     def is_answered(self, connection: Connection) -> bool:
-        """Wait for the answer to a command that waits for that long."""
+        """Wait for the answer to a command that waits this long."""
         return connection.wait(self.seconds + 5)

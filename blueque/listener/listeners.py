@@ -1,6 +1,4 @@
-"""Listeners: those of all queues, wherever they are, as a person finds them and tells them what to
-do.
-"""
+"""Listeners: finds the listeners of all queues on any host, and sends them orders."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ log = logging.getLogger("blueque")
 
 
 class Told(NamedTuple):
-    """Which listeners have been given an order, and which could not be: dead ones, and those that
-    look for no orders.
+    """The listeners that were given an order, and those that could not be.
+
+    The latter are dead, or do not look for orders.
     """
 
     told: list[Node]
@@ -33,23 +32,22 @@ class Listeners:
         self._redis = redis
 
     def find(self, name: str) -> list[Node]:
-        """Return the listener with that node id, or those of that host, of all queues; see
+        """Return the listener with this node id, or those of this host, in all queues; see
         `nodes.find_named`.
         """
         return find_named(Inspector(self._redis).nodes(), name)
 
     def drain(self, name: str, by: str | None = None) -> Told:
-        """Tell a listener, or all of a host, to take nothing new and to leave when the task has
-        ended.
+        """Tell a listener, or all of a host, to take no more tasks and exit after the present one.
 
-        name: a node id or a host, as for `find`. by: who wants it; else this user and host.
+        name: a node id or a host, as for `find`.
+        by: who wants it. Default: this user and host.
         Source: docs/protocol/operator.md, "order".
         """
         return self._order(name, "drain", by)
 
     def pause(self, name: str, by: str | None = None) -> Told:
-        """Tell a listener, or all of a host, to take nothing new until `resume`; running tasks go
-        on.
+        """Tell a listener, or all of a host, to take no tasks until `resume`; running tasks continue.
 
         The listeners of one blueque-listener pause together. name, by: as for `drain`.
         Source: docs/protocol/operator.md, "order".

@@ -1,5 +1,5 @@
-"""Wakes other listeners: for work that needs resources which our node does not have, or has not free now,
-and for a lock that was given back.
+"""Wakes other listeners: for work that needs resources which our node lacks, and for a lock that
+was given back.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class PeerWakeup:
         self._not_before: dict[tuple[str, Resources], float] = {}  # by queue and needs
 
     def call(self, queue: str, wanted: Sequence[Resources], asker: str) -> None:
-        """Wake idle listeners that have what a task needs: for the first of these needs for which
-        there is such a listener.
+        """Wake idle listeners that have what a task needs: for the first of these needs that any
+        can meet.
 
-        asker: our node. Listeners that share its resources are not woken. Source:
-        docs/protocol.md, "wake".
+        asker: our node. Listeners that share its resources are not woken.
+        Source: docs/protocol.md, "wake".
         """
         now = time.monotonic()
         wanted = [needs for needs in wanted if now >= self._not_before.get((queue, needs), 0.0)]
@@ -58,7 +58,7 @@ class PeerWakeup:
 
 
 def wake_for_lock_of(redis: Redis, task: Task) -> None:
-    """Wake listeners of all queues that have tasks waiting for the lock that an attempt has given back."""
+    """Wake listeners of all queues that have tasks waiting for the lock of an ended attempt."""
     lock = task.fields.get("lock")
     if lock is None:
         return
@@ -70,5 +70,5 @@ def wake_for_lock_of(redis: Redis, task: Task) -> None:
 
 
 def meets(has: Mapping[str, int], needs: Resources) -> bool:
-    """Tell whether there is that much of each resource, free or not."""
+    """Return whether the node has that much of each resource, free or not."""
     return all(has.get(name, 0) >= amount for name, amount in needs)

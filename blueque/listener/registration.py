@@ -1,5 +1,6 @@
-"""Registration: what makes a listener known in one of its queues: its node id, its registration, the
-markers that come to it, and the attempts that are under its node id.
+"""Registration: a listener in one of its queues.
+
+It has the node id, the registration, the markers that arrive for it, and the attempts under its node id.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ class Registration:
 
     @property
     def is_registered(self) -> bool:
-        """Whether this process has registered, and Redis has not said that this has ended."""
+        """Whether this process has registered, and Redis has not ended that."""
         return self.instance is not None and self._pid == os.getpid()
 
     def register(self, facts: Facts) -> None:
-        """Make the listener known in this queue. Source: docs/protocol.md, "register".
+        """Register the listener in this queue. Source: docs/protocol.md, "register".
 
         facts: fields of the registration.
         """
@@ -100,20 +101,20 @@ class Registration:
         log.info("register queue=%s node=%s", self.queue, self.node)
 
     def heartbeat(self, obeys_settings: bool) -> Heartbeat:
-        """Count a beat, and return what it writes."""
+        """Count a beat and return what it writes."""
         self._beat += 1
         facts = tuple(self._news.items()) if obeys_settings else None
         return Heartbeat(self.queue, self.node, self.instance or "", self._beat, facts)
 
     def note_beaten(self, facts: News | None) -> None:
-        """Note that a beat has written these fields of our registration."""
+        """Record that a beat has written these fields of our registration."""
         for name, value in facts or ():
             if self._news.get(name) == value:
                 del self._news[name]
 
     def change(self, retry: Retry | None, time_limit: float | None) -> None:
-        """Use another policy and time limit for tasks that have none of their own; the next beat
-        writes them into our registration.
+        """Change policy and time limit of tasks that have none; the next beat writes them into our
+        registration.
         """
         self._news["retry"] = "" if retry is None else retry.to_text()
         if self.time_left is not None:
@@ -121,12 +122,14 @@ class Registration:
             self._news["time_limit"] = "" if time_limit is None else time_limit
 
     def offer(self, resources: str) -> None:
-        """Have the next beat say what our node has, if that has changed: a key of payloads."""
+        """Let the next beat write what our node has, if that has changed: a key of payloads."""
         if resources != (self._offered or ""):
             self._offered = self._news["resources"] = resources
 
     def say_stuck(self, stuck: str) -> None:
-        """Have the next beat say which task SIGKILL does not end, see docs/protocol/placement.md."""
+        """Let the next beat report a task that SIGKILL does not end, see
+        docs/protocol/placement.md.
+        """
         self._news["stuck"] = stuck
 
     def announce(
@@ -136,14 +139,12 @@ class Registration:
         operator.order(self._redis, self.queue, self.node, what, by)
 
     def take_marker(self, marker: str) -> None:
-        """Take notice of a marker that has come, if it is ours. Source: docs/protocol.md, "wait"."""
+        """Record a marker that has arrived, if it is ours. Source: docs/protocol.md, "wait"."""
         self.has_marker = self.has_marker or marker == keys.wake(self.queue)
         self.has_order = self.has_order or marker == keys.orders(self.queue, self.node)
 
     def pass_marker_on(self, is_work_left: bool) -> None:
-        """Wake the next idle listener, if we have taken the marker and are not going to do all the
-        work.
-        """
+        """Wake the next idle listener, if we have taken the marker and will not do all the work."""
         if not (self.has_marker and is_work_left) or self.do_for_others(self.wake):
             self.has_marker = False  # else it is ours still, and goes on with the next
 
@@ -152,8 +153,8 @@ class Registration:
         reserving.wake(self._redis, self.queue)
 
     def do_for_others(self, action: Callable[[], object]) -> bool:
-        """Do it if Redis is there, and return whether it is done: no task that we have reserved is
-        forgotten over it.
+        """Do it if Redis answers, and return whether it is done: no reserved task may be forgotten
+        over it.
         """
         try:
             action()
@@ -179,9 +180,9 @@ class Registration:
         return has_left
 
     def put_back(self, task_id: str) -> bool:
-        """Put a task of our own list back in its line, if it is pending. One that we have reserved
-        or started stays. Return whether it is back.
+        """Put a pending task of our own list back in its line. Return whether it is back.
 
+        A task that we have reserved or started stays.
         Source: docs/protocol.md, "beat" and "reserve".
         """
         attempt = AttemptRef(self.queue, task_id, os.urandom(16).hex(), self.node)
@@ -192,7 +193,7 @@ class Registration:
         return False
 
     def put_back_lost(self, task_id: str) -> None:
-        """Do the same with a task that we had reserved, if Redis has lost that."""
+        """Do the same with a task that we had reserved, if Redis has lost the reservation."""
         if self.put_back(task_id):
             text = "put back task=%s queue=%s: Redis had lost its reservation"
             log.warning(text, task_id, self.queue)
@@ -216,8 +217,7 @@ class Registration:
         return None
 
     def adopt(self, task: Task) -> Task | None:
-        """Take over a started attempt from a listener that the caller knows to be dead; None:
-        another was first.
+        """Take over a started attempt of a listener that is known to be dead; None: another was first.
 
         Source: docs/protocol/recovery.md, "adopt".
         """
@@ -232,7 +232,8 @@ class Registration:
     def reassert(self, task: Task, pid: int, since: str | None = None) -> Task | None:
         """Put back a running attempt of ours that Redis has lost; None: it is not ours to put back.
 
-        since: our `instance` when we began to watch it. Source: docs/protocol/recovery.md, "reassert".
+        since: our `instance` when we began to watch it. Source: docs/protocol/recovery.md,
+            "reassert".
         """
         identity = {name: str(value) for name, value in process.identity(pid).items()}
         ours = {**identity, **task.fields, "pid": str(pid)}
@@ -247,8 +248,8 @@ class Registration:
         return Task(task.id, fields)
 
     def restore(self, task: Task, pid: int, started: float) -> Task | None:
-        """Take back a task that was declared lost although its process is there; None: it has
-        another attempt by now.
+        """Take back a task that was declared lost although its process is alive; None: it has
+        another attempt.
 
         task: as it was when the attempt ran. Source: docs/protocol/recovery.md, "restore".
         """

@@ -1,7 +1,7 @@
 """Reserver: the part of a Listener that pops tasks and reserves them.
 
-A task comes in two steps: a pop moves its id from a line into our own list, and a reservation makes
-it ours. If the answer to one of them is lost, our own list is settled before the next pop.
+A pop moves the id of a task from a line into our own list; then a reservation makes it ours. If an
+answer is lost, our own list is settled before the next pop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MOST_MISPLACED = 100  # tasks that one look puts in the line where they belong
 
 
 class Reserver:
-    """What a listener has popped and reserved, and the resources of its node."""
+    """The tasks that a listener has popped and reserved, and the resources of its node."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis, self._inspector = redis, Inspector(redis)
@@ -60,9 +60,7 @@ class Reserver:
         self.newest_attempts: Callable[[str], Mapping[str | None, int]] = lambda task_id: {}
 
     def offered(self) -> str | None:
-        """Return what our node has for tasks that need it, as the registration says it; None: it says
-        nothing.
-        """
+        """Return what our node offers tasks, as its registration says; None: nothing."""
         payloads = self._redis.settings.payloads
         keys = frozenset[str]() if payloads is None else payloads.offered()
         if self.pool is None and not keys:
@@ -88,7 +86,7 @@ class Reserver:
         return task
 
     def settle(self, ours: Registration, held: Sequence[str]) -> Task | None:
-        """Reserve a task that a lost reply has left in our own list. None: there is none any more.
+        """Reserve a task that a lost reply has left in our own list. None: there is none.
 
         held: the ids in that list, as read after a beat.
         """
@@ -104,7 +102,7 @@ class Reserver:
     # Which line
 
     def _choose(self, ours: Registration) -> Task | None:
-        """Reserve a task of the first line that has one which can run now, if there is one."""
+        """Reserve a task of the first line that has one which can run now."""
         had_marker = ours.has_marker
         running = read(self._redis, running_limit_of(ours.queue))
         if running.is_full:
@@ -140,8 +138,8 @@ class Reserver:
         return task
 
     def _take_from(self, ours: Registration, line: str, needs: Needs) -> tuple[Task | None, Popped]:
-        """Reserve the next task of a line, if what it needs of our node is free now; return it, and
-        the last pop.
+        """Reserve the next task of a line, if what it needs of our node is free; return it and the
+        last pop.
         """
         claim = self._claim(needs)
         if claim is False:
@@ -159,8 +157,8 @@ class Reserver:
         return task, popped
 
     def _take_next(self, ours: Registration, line: str | None) -> tuple[Task | None, Popped]:
-        """Pop until a task is reserved, the line is empty, or a task has to wait for others; return
-        the task, and the last pop.
+        """Pop until a task is reserved, the line is empty, or a task has to wait. Return it and the
+        last pop.
         """
         misplaced = 0
         now: float | None = None  # by the clock of Redis, once ours has called a task late
@@ -191,15 +189,13 @@ class Reserver:
                 return task, popped
 
     def _has_time(self, ours: Registration, task_id: str) -> bool:
-        """Tell whether the task ends, by its limit, before our node ends it."""
+        """Return whether the task ends, by its limit, before our node ends it."""
         if ours.time_left is None:
             return True
         return ours.time_left.is_enough(task_id, self._inspector.time_limit(task_id))
 
     def _claim(self, needs: Needs) -> Claim | Literal[False] | None:
-        """Take what a task needs of our node: a claim, None if it needs nothing, False if it is not
-        available now.
-        """
+        """Take what a task needs of our node. None: it needs nothing. False: it is not available now."""
         if not needs.resources:
             return None
         wanted = dict(needs.resources)
@@ -214,7 +210,7 @@ class Reserver:
         return claim if claim is not None else False
 
     def _reserve_found(self, ours: Registration, task_id: str) -> Task | None:
-        """Reserve a task that we have popped before, and for which we have claimed nothing yet."""
+        """Reserve a task that we have popped before, without a claim yet."""
         needs = parse_needs(self._inspector.task(task_id).fields.get("needs", "")) or Needs()
         claim = self._claim(needs) if self._has_time(ours, task_id) else False
         task: Task | None = None
@@ -232,9 +228,7 @@ class Reserver:
         return task
 
     def _hand_back(self, ours: Registration, task: Task) -> None:
-        """Release a task that we had reserved after all, for another has meanwhile what was set
-        aside for it.
-        """
+        """Release a reserved task, because its resources were taken meanwhile."""
         # Keep its token until that is known: with another it would be taken for one of a former
         # life.
         ours.tokens[task.id] = task.token or ""
@@ -275,9 +269,7 @@ class Reserver:
 
 
 def _is_misplaced(error: NotFree, line: str) -> bool:
-    """Tell whether the task that has to wait belongs to another line than this, from which it was
-    popped.
-    """
+    """Return whether the waiting task belongs to another line than the one from which it was popped."""
     # What this line's tasks need of the node was set aside. Its lock may just have been taken by
     # another.
     return error.want == "resources" or (

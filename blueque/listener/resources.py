@@ -1,10 +1,9 @@
 """Resources: the GPUs, memory and so on of a node, which its listeners give to the tasks there.
 
 Each resource is a file in `[spool]/resources/`, and each unit is a byte position in it; the file
-may be shorter. A task holds a unit as long as a process of it holds the lock on that byte. The
-lock belongs to an open file. The listener passes the open file to the task process, and the kernel
-ends the lock when the last process has closed the file or has died. So no unit stays taken by
-mistake.
+may be shorter. A task holds a unit while one of its processes holds the lock on that byte. The lock
+belongs to an open file, which the listener passes to the task process. The kernel ends it when the
+last process has closed the file or died, so no unit stays taken by mistake.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Claim:
         return list(self._descriptors)
 
     def devices(self) -> str:
-        """Return the numbers as a text for people, `gpu=0,1`; empty: there are none."""
+        """Return the numbers as text for people, such as `gpu=0,1`; empty: there are none."""
         return " ".join(
             f"{name}={','.join(map(str, numbers))}"
             for name, numbers in sorted(self.numbers.items())
@@ -71,10 +70,10 @@ def environment(
     granted: Mapping[str, list[int] | int],
     environ: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """Return the variables that tell a task what it has been given, on a node with these totals.
+    """Return the variables that tell a task what it was given, on a node with these totals.
 
-    CUDA_VISIBLE_DEVICES names only the GPUs of this task, or none, so that it cannot use the GPU of
-    another task. If the listener itself has the variable, unit 0 is the first GPU named there.
+    CUDA_VISIBLE_DEVICES names only the GPUs of this task, or none. If the listener itself has the
+    variable, unit 0 is the first GPU named there.
     """
     found = {}
     for name, given in granted.items():
@@ -109,8 +108,9 @@ class Pool:
         self._declared: list[int] = []  # descriptors, each with a lock as long as we take tasks
 
     def open(self) -> None:
-        """Create the directory if needed, and check that the file system has the locks that we
-        need. Raises SpoolRefused.
+        """Create the directory if needed, and check that the file system supports our locks.
+
+        Raises SpoolRefused.
         """
         devices = visible_devices()
         if devices is not None and self.totals.get(GPU, 0) > len(devices):
@@ -142,8 +142,8 @@ class Pool:
     def declare(self) -> None:
         """Publish our totals to the other listeners of the node, until `withdraw` or our death.
 
-        Raises SpoolRefused when another listener that takes tasks publishes another total: one of
-        the two would give out units that the node does not have.
+        Raises SpoolRefused when another active listener publishes another total: one of the two
+            would give out units that the node does not have.
         """
         deadline = time.monotonic() + _AGREED_WITHIN
         try:
@@ -165,17 +165,16 @@ class Pool:
             raise
 
     def withdraw(self) -> None:
-        """Stop publishing our totals, because we take no more tasks. In a forked child: close the
-        copies; the parent goes on publishing.
+        """Stop publishing our totals, because we take no more tasks.
+
+        In a forked child: close the copies; the parent continues to publish.
         """
         declared, self._declared = self._declared, []
         for descriptor in declared:
             os.close(descriptor)
 
     def claim(self, wanted: Mapping[str, int]) -> Claim | None:
-        """Take that much of each resource, all or nothing, without waiting. None: less is free, or
-        the node has less.
-        """
+        """Take that much of each resource, all or nothing, without waiting. None: not enough is free."""
         amounts = {name: amount for name, amount in wanted.items() if amount}
         if not self.has(amounts):
             return None
@@ -190,7 +189,7 @@ class Pool:
             return None
 
     def has(self, wanted: Mapping[str, int]) -> bool:
-        """Tell whether there is that much of each resource, free or not."""
+        """Return whether the node has that much of each resource, free or not."""
         return all(amount <= self.totals.get(name, 0) for name, amount in wanted.items())
 
     def free(self) -> dict[str, int]:
@@ -227,11 +226,9 @@ class Pool:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Be the only one who claims: what one has taken and cannot use after all, another may just
-        ask for.
+        """Hold the lock of all claims: a claim may take units for a moment that it then gives back.
 
-        Who waits long, perhaps for one that was stopped, goes on all the same: nothing is given out
-        twice for it.
+        After a long wait, as for a stopped process, continue without it: no unit is given out twice.
         """
         descriptor = self._open("_claiming")  # no resource has such a name
         try:
@@ -244,7 +241,7 @@ class Pool:
             os.close(descriptor)
 
     def _can_lock(self) -> bool:
-        """Tell whether a lock that one open file has taken is seen by another."""
+        """Return whether another open file sees a lock of ours."""
         ours, other = self._open("_trying"), self._open("_trying")
         at = 1 + os.getpid()  # others may try at the same time
         try:
@@ -268,7 +265,7 @@ class Pool:
 
 
 def _agree(descriptor: int, total: int) -> int | None:
-    """Return the total that the holders of the file have agreed on, ours if we hold it alone; None:
+    """Return the total on which the holders of the file agree, ours if we hold it alone. None:
     another process is writing it.
 
     Only a process that holds the file alone may write. All holders share a lock; the writer turns

@@ -1,6 +1,4 @@
-"""StaleHolders: frees a lock, or a place among the running tasks of a queue, if the task that holds
-it does not run.
-"""
+"""StaleHolders: frees a lock, or a running place of a queue, whose task does not run."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ LOOK_AT_HOLDERS = 10.0  # seconds between two looks at who holds a lock
 
 
 class StaleHolders:
-    """When a listener finds a lock taken or a queue full, this checks, at most every 10 seconds,
-    that the holders still run.
+    """Checks at most every 10 seconds that the holders of a lock or a full queue still run.
+
+    A listener calls it when it finds a lock taken or a queue full.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -66,8 +65,8 @@ class StaleHolders:
         )
 
     def _drop_started(self, queue: str) -> int:
-        """Drop entries of started tasks that no hash backs: at the second look, for 1.0.0 makes the
-        entry at first.
+        """Drop entries of started tasks that no hash backs, at the second look: 1.0.0 makes the
+        entry first.
         """
         strays = self._inspector.contradicted_started(queue)
         wrong = self._suspects.get(queue, set()) & strays.keys()

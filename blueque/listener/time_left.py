@@ -1,5 +1,5 @@
-"""TimeLeft: until when tasks may run on a node that ends them at a known time, as `--max-runtime` with
-`--on-term stop` does.
+"""TimeLeft: until when tasks may run on a node that ends them at a known time, with `--max-runtime`
+and `--on-term stop`.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class TimeLeft:
         self._default = limits.Limits(time=time_limit)
 
     def facts(self) -> dict[str, float]:
-        """Return what a registration says of it."""
+        """Return its fields of a registration."""
         default = self._default.time
         ends_at = {"ends_at": round(time.time() + self.seconds, 3)}
         return ends_at if default is None else {**ends_at, "time_limit": default}
 
     def is_enough(self, task_id: str, fields: Mapping[str, str]) -> bool:
-        """Tell whether the task ends in time, by its limit. Log once if it does not.
+        """Return whether the limit of the task ends it in time. Log once if not.
 
         fields: of the task; only its limit is read.
         """
@@ -69,8 +69,8 @@ class TimeLeft:
         return False
 
     def warn(self, redis: Redis, task: Task) -> None:
-        """Log once if tasks without a limit usually run longer than there is time. Raises what Redis
-        does.
+        """Log once if tasks without a limit usually run longer than the time left. Raises what
+        Redis raises.
         """
         if self._has_warned or limits.of(task.fields, self._default).time is not None:
             return

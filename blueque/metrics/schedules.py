@@ -78,7 +78,7 @@ def _last_success(redis: Redis, names: Sequence[str]) -> dict[str, float]:
 
 
 def _tasks(texts: Sequence[str]) -> list[str]:
-    """Return the tasks that came of occurrences, the newest first."""
+    """Return the tasks that came of occurrences, newest first."""
     return [
         found.task
         for found in map(Occurrence.read, texts)
@@ -87,7 +87,7 @@ def _tasks(texts: Sequence[str]) -> list[str]:
 
 
 def _success(ends: Sequence[Sequence[str | None]]) -> float | None:
-    """Return when the newest complete task ended. ends: `status` and `finished`, the newest first."""
+    """Return when the newest complete task ended. ends: `status` and `finished`, newest first."""
     success = None
     for status, finished in ends:
         if status is None:

@@ -1,4 +1,4 @@
-"""What a task, a line, a limit, a policy or an attempt is: pure values, and the names of the keys.
+"""Pure values: tasks, lines, limits, policies, attempts; and the names of the keys.
 
 May import: errors and version. Begin with keys.py, then task.py and states.py.
 """

@@ -1,4 +1,4 @@
-"""AttemptRef: which attempt of which task a transaction is about."""
+"""AttemptRef: the attempt of a task that a transaction concerns."""
 
 from __future__ import annotations
 

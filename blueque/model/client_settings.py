@@ -1,4 +1,4 @@
-"""ClientSettings: what blueque.toml and the environment say of all queues of a client."""
+"""ClientSettings: the settings of a client for all queues, from blueque.toml and the environment."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _T = TypeVar("_T")
 
 
 class ClientSettings(NamedTuple):
-    """The settings of one client that matter to what it writes.
+    """The settings of a client that affect what it writes.
 
-    days_kept: for how many days statistics are kept. aliases: the names of queues, by their second
-        names. replicas: how many have to confirm a change, within replicas_timeout seconds for each try.
-        payloads: how parameters, results and the like are stored; None: as they are.
+    days_kept: for how many days statistics are kept. aliases: the names of queues, by alias.
+    replicas: how many must confirm a change, within replicas_timeout seconds for each try.
+    payloads: how parameters, results and the like are stored; None: as they are.
     """
 
     days_kept: int = STATISTICS_KEEP
@@ -43,20 +43,22 @@ class ClientSettings(NamedTuple):
         redis: Mapping[str, Any],
         payloads: Mapping[str, Any],
     ) -> ClientSettings:
-        """Return what the environment says, or else blueque.toml. redis, payloads: its tables. Raises
-        InvalidInput, which names the variable.
+        """Return the settings of the environment, else of blueque.toml. redis, payloads: its tables.
+
+        Raises InvalidInput, which names the variable.
         """
         days = _named("BLUEQUE_STATISTICS_KEEP", parse_days) or days_kept or STATISTICS_KEEP
         return cls(days, aliases, *replicas_of(redis), payloads_of(payloads, aliases))
 
     def queue_name(self, name: str) -> str:
-        """Return the name of a queue that is named by it, or by an alias."""
+        """Return the name of a queue for its name or an alias."""
         return self.aliases.get(name, name)
 
 
 def replicas_of(said: Mapping[str, Any]) -> tuple[int, float]:
-    """Return how many replicas have to confirm a change, and within how many seconds for each try, as
-    the environment says, or else the table `[redis]`. Raises InvalidInput.
+    """Return how many replicas must confirm a change, and within how many seconds for each try.
+
+    From the environment, else from the table `[redis]`. Raises InvalidInput.
     """
     number = _named("BLUEQUE_REPLICAS", _parse_replicas)
     seconds = _named(
@@ -78,10 +80,11 @@ def require_replicas_timeout(seconds: float) -> float:
 def payloads_of(
     said: Mapping[str, Any], aliases: Mapping[str, str] = MappingProxyType({})
 ) -> Payloads | None:
-    """Return what the environment, or else the table `[payloads]`, says; None: payloads are stored as
-    they are. Raises InvalidInput.
+    """Return how payloads are stored, from the environment or else the table `[payloads]`. None: as
+    they are.
 
-    aliases: as in ClientSettings; a pattern that fits one holds for its queue.
+    aliases: as in ClientSettings; a pattern that fits an alias applies to its queue.
+    Raises InvalidInput.
     """
     variables = ("BLUEQUE_PAYLOADS_KEYS", "BLUEQUE_PAYLOADS_COMPRESS_FROM")
     if not said and not any(map(os.environ.get, variables)):

@@ -1,6 +1,4 @@
-"""The columns of a table of tasks: name, kind, and field of the hash. This module does not need
-pyarrow.
-"""
+"""The columns of a table of tasks: name, kind, and field of the hash. Works without pyarrow."""
 
 from __future__ import annotations
 
@@ -19,9 +17,8 @@ TASK_ID, LISTED_AS, OTHER = "task_id", "listed_as", "other"
 class Column(NamedTuple):
     """One column.
 
-    kind: string, int (32 bits), long (64 bits) or timestamp (microseconds, UTC; Unix seconds in
-        Redis).
-    field: of the task hash; empty: the column is not one field.
+    kind: string, int (32 bits), long (64 bits) or timestamp (microseconds, UTC; Unix seconds in Redis).
+    field: of the task hash; empty: the column is not a single field.
     """
 
     name: str

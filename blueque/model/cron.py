@@ -36,12 +36,12 @@ _NICKNAMES = {
 
 
 def cron_times(cron: str, zone: ZoneInfo, begin: int) -> Iterator[int]:
-    """Yield the times later than `begin`, each later than the one before it, all in Unix seconds.
+    """Yield the times later than `begin`, in order, in Unix seconds.
 
-    cron: as `read_cron` returns it. Ends when no time comes within 50 years.
+    It ends when no time comes within 50 years. cron: as `read_cron` returns it.
 
-    cronsim is asked for times of the wall clock, without a zone. With one, it leaves out times when
-    a clock is moved by half an hour or at midnight, and a start in a repeated hour leads it back.
+    cronsim computes times of the wall clock, without a zone. With a zone, it skips times when a
+    clock moves by half an hour or at midnight, and goes back after a start in a repeated hour.
     """
     if begin > LAST_SECOND - 2 * DAY:  # within the year 9999 in all zones
         return
@@ -106,11 +106,11 @@ def find_zone(name: str) -> ZoneInfo:
 
 
 def _instants(cron: str, zone: ZoneInfo, begin: int) -> Iterator[int]:
-    """Yield the Unix seconds of the times on the wall clock, not earlier than one before.
+    """Yield the Unix seconds of the times on the wall clock, in order.
 
-    A clock that is moved forward leaves out times: those of a rule that gives minutes and hours
-    come right after the gap, others never. A clock that is moved back repeats times: those of a
-    rule that gives minutes and hours come the first time only, others both times.
+    When the clock moves forward, some times do not exist: those of a rule with minutes and hours
+    come right after the gap, others never. When it moves back, times repeat: those of a rule with
+    minutes and hours come the first time only, others both times.
     """
     from datetime import datetime, timedelta
 
@@ -147,13 +147,13 @@ def _next_wall(walls: Iterator[datetime]) -> datetime | None:
 def _both(local: datetime) -> tuple[int, int]:
     """Return the Unix seconds of a time on the wall clock, for the first and for the second time.
 
-    They are equal if it is there once. The first is later than the second if it is left out.
+    They are equal if it occurs once. The first is later than the second if it does not occur.
     """
     return int(local.replace(fold=0).timestamp()), int(local.replace(fold=1).timestamp())
 
 
 def _after_gap(wall: datetime, zone: ZoneInfo) -> int:
-    """Return when the clock is moved forward over this time."""
+    """Return when the clock moves forward over this time."""
     from datetime import timedelta
 
     first, second = _both(wall.replace(tzinfo=zone))

@@ -32,7 +32,7 @@ _compact = json.JSONEncoder(
 
 
 class Encoded:
-    """Parameters that are encoded in UTF-8 already. is_json: whether the text is JSON."""
+    """Parameters that are already encoded in UTF-8. is_json: whether the text is JSON."""
 
     __slots__ = ("is_json", "text")
 
@@ -41,7 +41,7 @@ class Encoded:
 
 
 def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
-    """Return (text, encoding): a string as it is and None, anything else as JSON and "json".
+    """Return (text, encoding): a string unchanged and None, anything else as JSON and "json".
 
     what: names the value in an error. limit: in bytes.
     Raises InvalidType, also for keys that JSON would turn into text; InvalidInput or TooLarge.
@@ -66,7 +66,7 @@ def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
 
 
 def encode_json(value: Any, what: str, limit: int) -> str:
-    """Return the value as JSON, a string too. Raises what `encode` raises."""
+    """Return the value as JSON, also a string. Raises what `encode` raises."""
     text = _to_json(value, what)
     size = len(text) if text.isascii() else len(to_utf8(text, what))
     if size > limit:
@@ -112,14 +112,15 @@ def to_utf8(text: str, what: str) -> bytes:
 
 
 def is_sealed(encoding: str | None) -> bool:
-    """Tell whether this encoding is that of a text which is compressed or encrypted: payloads.py opens
-    it. Also given a text that begins with its encoding.
+    """Return whether this is the encoding of a compressed or encrypted text, which payloads.py opens.
+
+    It may also be a text that begins with its encoding.
     """
     return encoding is not None and (encoding == "zlib" or encoding.startswith(("aes:", "zlib:")))
 
 
 def decode(text: str | None, encoding: str | None) -> Any:
-    """Return the value that was encoded. Of one that is compressed or encrypted, the text."""
+    """Return the value that was encoded; if it is compressed or encrypted, the text."""
     if text is None or encoding != "json":
         return text
     try:
@@ -129,7 +130,7 @@ def decode(text: str | None, encoding: str | None) -> Any:
 
 
 def from_json(text: str) -> Any:
-    """Return the value of JSON that another program may have written. Raises ValueError."""
+    """Return the value of JSON from another program. Raises ValueError."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -179,18 +180,18 @@ def due(text: str) -> float:
 
 
 def known_count(text: str | None) -> int | None:
-    """Return a count that was read as text; None for no text, or malformed text of another program."""
+    """Return a count from text; None for a missing or malformed one."""
     is_count = text is not None and text.isascii() and text.isdecimal() and len(text) < DIGITS
     return int(text or 0) if is_count else None
 
 
 def count_of(text: str | None) -> int:
-    """Return a count that was read as text; 0 for no text, or malformed text of another program."""
+    """Return a count from text; 0 for a missing or malformed one."""
     return known_count(text) or 0
 
 
 def seconds_of(text: str | None) -> float | None:
-    """Return seconds that were read as text; None for no text, or malformed text of another program."""
+    """Return seconds from text; None for missing or malformed ones."""
     try:
         return number(text) if text else None
     except ValueError:
@@ -198,9 +199,7 @@ def seconds_of(text: str | None) -> float | None:
 
 
 def time_or(text: str | None, now: float) -> str | float:
-    """Return the text of a time that can be a score; `now` for no text, or malformed text of another
-    program.
-    """
+    """Return the text of a time that can be a score; `now` for a missing or malformed one."""
     return now if text != "inf" and seconds_of(text) is None else text or now
 
 
@@ -248,8 +247,9 @@ def require_whole(value: object, what: str, lowest: int, highest: int) -> int:
 
 
 def require_due(value: object) -> float:
-    """Return `require_time` of when a task is due. A number so small that it was meant as a delay is refused,
-    though 1.0.0 took it for a time that is past; 0 and less mean at once.
+    """Return the `require_time` of an eta. A small number is refused, because it was meant as a delay.
+
+    1.0.0 took it for a past time. 0 and less mean at once.
     """
     due = require_time(value)
     if isinstance(value, int | float) and 0 < due < FIRST_ETA:
@@ -285,8 +285,9 @@ def require_timeout(timeout: float | None) -> None:
 
 
 def _require_printable_name(name: object, what: str) -> str:
-    """Return a valid name without line ends and the like, which a person could not copy. Names of
-    queues may have them, as in 1.0.0.
+    """Return a valid name without characters that a person could not copy, such as line ends.
+
+    Names of queues may have them, as in 1.0.0.
     """
     checked = _require_name(name, what)
     if not checked.isprintable():
@@ -326,8 +327,8 @@ def _has_text_keys(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a value consists of JSON types with text keys. Subclasses do not count: `encode`
-    checks them.
+    """Return whether a value consists of JSON types with text keys. Subclasses do not count:
+    `encode` checks them.
     """
     kind = type(value)
     if kind is dict:
@@ -342,8 +343,10 @@ def _is_plain(value: Any) -> bool:
 
 
 def quick_json() -> Callable[[Any, int], Iterable[str]]:
-    """Return the encoder that json.dumps would make anew for each value, with the arguments of
-    `_to_json`. It returns the parts of the text, given a value of JSON types and a 0.
+    """Return the encoder that json.dumps would create for each value, with the arguments of
+    `_to_json`.
+
+    It takes a value of JSON types and a 0, and returns the parts of the text.
     """
     plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     make = getattr(json_encoder, "c_make_encoder", None)

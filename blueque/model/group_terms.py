@@ -1,4 +1,4 @@
-"""Terms: what is fixed when a group is opened."""
+"""Terms: the settings with which a group is opened."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LONGEST_HOLD = "30d"
 
 
 class Terms(NamedTuple):
-    """What is fixed when a group is opened.
+    """The settings with which a group is opened.
 
     conditions: on each parent, the same for all its members. broken: see `Wait`.
     keep: for how many seconds the group is remembered after its end; None: not given.
-    hold: for how many seconds at most its members are not pruned; None: as usual.
+    hold: for how many seconds at most its members are kept from pruning; None: as usual.
     made_by: who closes it, see `batch_of`; None: a program or a person.
     """
 
@@ -39,7 +39,7 @@ class Terms(NamedTuple):
         return fields if self.made_by is None else {**fields, "made_by": self.made_by}
 
     def are_of(self, record: Mapping[str, str]) -> bool:
-        """Tell whether the members of a group with this record wait for the same."""
+        """Return whether the members of a group with this record wait for the same."""
         theirs = Links.of(record)
         return (dict(self.conditions), self.broken) == (dict(theirs.conditions), theirs.broken)
 
@@ -51,7 +51,7 @@ def terms_for(
     broken: Broken = "hold",
     hold: float | str | None = None,
 ) -> Terms:
-    """Return the terms with these options. otherwise: the keep if none is given.
+    """Return the terms for these options. otherwise: the default of keep.
 
     Raises InvalidInput, InvalidType.
     """

@@ -1,5 +1,4 @@
-"""Qless's buckets for durations: seconds up to a minute, minutes up to an hour, hours up to a day,
-then days.
+"""Qless's buckets for durations: seconds up to a minute, minutes to an hour, hours to a day, then days.
 
 Histograms with the same buckets can be added: of several queues, days, or parts of a run.
 """
@@ -20,7 +19,7 @@ _UNITS = ((86400, NAMES.index("d1")), (3600, NAMES.index("h1")), (60, NAMES.inde
 
 
 def bucket(seconds: float) -> int:
-    """Return the number of the bucket that a duration falls into; its name is NAMES[number].
+    """Return the number of the bucket for a duration; its name is NAMES[number].
 
     seconds: less than 0 counts as 0, because the clocks of two machines may differ.
     """
@@ -42,21 +41,18 @@ def start(number: int) -> float:
 
 
 def end(number: int) -> float:
-    """Return the end of a bucket, in seconds; this duration itself is in the next bucket. The last
-    bucket has no end.
-    """
+    """Return the end of a bucket, in seconds, which belongs to the next bucket. The last one has no end."""
     return start(number + 1) if number < len(NAMES) - 1 else math.inf
 
 
 def quantile(
     counts: Mapping[int, int], share: float, least: float = 0.0, most: float = math.inf
 ) -> float | None:
-    """Return the duration that this share of all counted ones does not exceed, to the width of a
-    bucket.
+    """Estimate the duration that this share does not exceed, to the width of a bucket.
 
-    counts: how many by number of bucket. share: 0 to 1. None: nothing was counted. Of the last
-        bucket it is the start.
-    least, most: what else is known to bound it; they make the bucket narrower.
+    None: nothing was counted. In the last bucket it is its start.
+    counts: how many by number of bucket. share: 0 to 1.
+    least, most: other bounds of the result, which narrow the bucket.
     """
     wanted = share * sum(counts.values())
     seen = 0

@@ -45,7 +45,7 @@ def random_id() -> str:
 
 
 def random_ids(count: int) -> list[bytes]:
-    """Return the same as ASCII, ten times as fast as uuid.uuid4 when there are many."""
+    """Return random ids as ASCII, ten times as fast as uuid.uuid4 when there are many."""
     return _texts(os.urandom(16 * count), _VERSION_4)
 
 
@@ -60,8 +60,7 @@ def ids_of_group_keys(queue: str, group: str, keys: Sequence[bytes]) -> list[byt
 
 
 def ids_of_feed(queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
-    """Return the ids of the tasks of a feed, made from their keys or the numbers of their rows, as
-    ASCII.
+    """Return the ids of the tasks of a feed, from their keys or row numbers, as ASCII.
 
     scope: the name of the feed for keys, the instance of its record for numbers.
     """
@@ -74,21 +73,21 @@ def ids_of_workflow(workflow: str, keys: Sequence[bytes]) -> list[bytes]:
 
 
 def ids_of_spawned(task: str, keys: Sequence[bytes]) -> list[bytes]:
-    """Return the ids of tasks that a running task makes, made from their keys, as ASCII."""
+    """Return the ids of the tasks that a running task creates, from their keys, as ASCII."""
     return _ids_in(SPAWN_NAMESPACE, f"{task}\0", keys)
 
 
 def ids_of_schedule(name: str, texts: Sequence[bytes]) -> list[bytes]:
     """Return the ids of the tasks of a schedule, as ASCII.
 
-    texts: the planned time of each in Unix seconds; of one that a person has asked for, `trigger`, a
-        NUL character and a random mark.
+    texts: the planned time of each in Unix seconds. For a task that a person has asked for:
+        `trigger`, a NUL character and a random mark.
     """
     return _ids_in(SCHEDULE_NAMESPACE, f"{name}\0", texts)
 
 
 def id_of_occurrence(name: str, planned: int) -> str:
-    """Return the id of the task that comes of a planned time, in Unix seconds."""
+    """Return the id of the task for a planned time, in Unix seconds."""
     return ids_of_schedule(name, [str(planned).encode()])[0].decode()
 
 
@@ -150,9 +149,7 @@ def _texts(octets: bytes, version: bytes) -> list[bytes]:
 
 
 def key_fields(key: str | int | None, keep: float | str) -> dict[str, str | int | float]:
-    """Return the fields of a task that has to do with its key; `enqueued_by` is random. Without a
-    key: none.
-    """
+    """Return the fields about the key of a task; `enqueued_by` is random. Without a key: none."""
     if key is None and keep is DEFAULT_KEEP:  # the usual case
         return {}
     kept = require_keep(keep)
@@ -164,13 +161,13 @@ def key_fields(key: str | int | None, keep: float | str) -> dict[str, str | int 
 
 
 def id_fields(keep: float | str) -> dict[str, str | int | float]:
-    """Return the same for a task whose producer has chosen its id."""
+    """Return the same fields for a task whose producer has chosen its id."""
     return {"keep": require_keep(keep), "enqueued_by": os.urandom(8).hex()}
 
 
 def require_id(task: object) -> str:
-    """Return a valid id of a task: 1 to 200 letters, digits and . _ : - of ASCII, the first a letter
-    or a digit.
+    """Return a valid task id: 1 to 200 ASCII letters, digits and . _ : - that begin with a letter
+    or digit.
     """
     if not isinstance(task, str):
         raise InvalidType(f"an id is text, not {type(task).__name__}")
@@ -181,12 +178,12 @@ def require_id(task: object) -> str:
 
 
 def is_uuid(task: str) -> bool:
-    """Return whether an id is a UUID, as ids that are drawn or made from a key are."""
+    """Return whether an id is a UUID, as random ids and those from keys are."""
     return _UUID.fullmatch(task) is not None
 
 
 def begins_uuid(text: str) -> bool:
-    """Return whether a text may be the beginning of a UUID, or a whole one."""
+    """Return whether a text may be the beginning of a UUID, or all of one."""
     return is_uuid(text + _ZEROS[len(text) :])
 
 

@@ -1,4 +1,4 @@
-"""The results that a task is given of those that it waited for: as Redis has them, and as JSON."""
+"""The results that a task gets from those that it waited for: as Redis has them, and as JSON."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def pack(result: str | None, encoding: str | None) -> str:
 
 
 def sealed(packed: str) -> str | None:
-    """Return a compressed or encrypted result behind the name of its encoding; None: it is neither."""
+    """Return a compressed or encrypted result after the name of its encoding; None: it is neither."""
     return packed[1:] if packed.startswith(SEALED) else None
 
 
 def size_of(packed: str) -> int:
-    """Return how many bytes the result takes by itself."""
+    """Return the size of the result in bytes."""
     return len(packed.encode("utf-8", "surrogateescape")) - 1
 
 

@@ -37,8 +37,7 @@ def recent(task_id: str) -> str:  # list: the last of its events, if there were 
 def belongings(task_id: str) -> tuple[str, ...]:
     """Return every key that belongs to one task alone and is deleted with it.
 
-    Not among them: `key_kept`, which outlasts the task, and the entries of the task in keys of the
-        queue.
+    Not included: `key_kept`, which outlasts the task, and the entries of the task in keys of the queue.
     """
     return (
         task(task_id),
@@ -279,7 +278,7 @@ def parse_started_member(member: str) -> tuple[str, int, str]:
 def parse_line(key: str) -> tuple[str, str] | None:
     """Return the queue and the name of a line from its key; None: not the key of a line.
 
-    The default line is not among them: its key is `pending`.
+    This excludes the default line, whose key is `pending`.
     """
     name, is_there, queue = key.removeprefix("blueque_line_").partition("_")
     return (queue, name) if key.startswith("blueque_line_") and name and is_there else None

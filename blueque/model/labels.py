@@ -1,6 +1,4 @@
-"""What a producer says about a task besides its work: a title, for people, tags to find it by, and the
-context from which it comes.
-"""
+"""The labels of a task: a title for people, tags to find it by, and the context of its producer."""
 
 from __future__ import annotations
 
@@ -26,10 +24,9 @@ def fields(
     context: Mapping[str, Any] | None = None,
     trace: Mapping[str, str] = NO_TRACE,
 ) -> dict[str, str]:
-    """Return the labels that are given as fields of a task. Raises InvalidInput, InvalidType.
+    """Return these labels as fields of a task. Raises InvalidInput, InvalidType.
 
-    trace: of the caller, see trace.py. It is part of the context, if the caller has put no other
-        there and it has room.
+    trace: of the caller, see trace.py. It is added to the context, unless that has a trace or no room.
     """
     if title is tags is context is None and not trace:  # the usual case
         return {}
@@ -53,7 +50,7 @@ def require_title(title: object) -> str:
 
 
 def require_tags(tags: object) -> list[str]:
-    """Return tags, each once, in their order, or sorted if they are a set: at most 20."""
+    """Return at most 20 tags, each once, in their order; a set is sorted."""
     if isinstance(tags, str | bytes | Mapping) or not isinstance(tags, Iterable):
         raise InvalidType(f'tags: they are a list, as ["customer:17"], not {type(tags).__name__}')
     found = list(dict.fromkeys(require_tag(tag) for tag in tags))
@@ -91,7 +88,7 @@ def read_context(text: str) -> dict[str, Any]:
 
 
 def bytes_left_for_parameters(options: Mapping[str, Any], max_bytes: int) -> int:
-    """Return how many bytes the parameters of tasks with these fields may take: the context counts.
+    """Return how many bytes the parameters of tasks with these fields may take, besides the context.
 
     Raises TooLarge if the context takes more than there are.
     """

@@ -1,4 +1,4 @@
-"""The limits of a task, and how it is ended when it exceeds one."""
+"""The limits of a task, and how a task that exceeds one is ended."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def fields(
     grace: float | str | None = None,
     lead: float | str | None = None,
 ) -> dict[str, int | float]:
-    """Return the limits that are given as fields of a task, in seconds and bytes.
+    """Return the given limits as fields of a task, in seconds and bytes.
 
-    A duration may be text such as 90, 30s, 2h or 1d12h, a size such as 65536, 64KiB or 8GiB.
+    A duration may be text such as 90, 30s, 2h or 1d12h; a size 65536, 64KiB or 8GiB.
     Raises InvalidInput.
     """
     if time_limit is stall_limit is memory_limit is grace is lead is None:  # the usual case

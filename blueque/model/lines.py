@@ -1,7 +1,7 @@
 """Lines: a task waits in the line of its priority and its needs.
 
-A task of priority 0 without needs waits in the list that 1.0.0 knows. Each other combination has a
-list of its own, named `[priority]` or `[priority],[needs]`: `5`, `0,gpu=1`,
+A task of priority 0 without needs waits in the list of 1.0.0. Each other combination has a list of
+its own, named `[priority]` or `[priority],[needs]`: `5`, `0,gpu=1`,
 `-3,gpu=1,memory=8589934592,lock:licence=3`. A name holds no `_`.
 """
 
@@ -58,7 +58,7 @@ def needs_of(line: str) -> Needs | None:
 
 
 def write_needs(resources: Mapping[str, int], lock: str | None = None, limit: int = 1) -> str:
-    """Return needs as text; equal needs give equal text, no needs the empty one."""
+    """Return needs as text. Equal needs give equal text; no needs give an empty one."""
     words = [f"{name}={amount}" for name, amount in sorted(resources.items()) if amount]
     if lock is not None:
         words.append(f"{_LOCK}{quote(lock, safe='').replace('_', '%5F')}={limit}")
@@ -83,7 +83,7 @@ def parse_needs(text: str) -> Needs | None:
 
 
 def with_key(options: Mapping[str, Any], encoding: str | None) -> dict[str, Any]:
-    """Return the fields of a task that needs the payload key in an encoding, if it names one."""
+    """Return the fields of a task that needs the payload key of an encoding, if that has one."""
     key = key_of(encoding)
     if key is None:
         return dict(options)
@@ -100,15 +100,13 @@ def needing_key(needs: str | None, key: str) -> str:
 
 
 def key_of(encoding: str | None) -> str | None:
-    """Return the name of the payload key that an encoding names, or a text that begins with its
-    encoding.
-    """
+    """Return the name of the payload key in an encoding, or in a text that begins with its encoding."""
     kind, _, rest = (encoding or "").partition(" ")[0].partition(":")
     return rest.partition(":")[0] if kind == "aes" else None
 
 
 def key_needed(needs: str | None, sealed: str | None) -> dict[str, str]:
-    """Return the field `needs` of a task, if the payload key of a text that it gets is not among them."""
+    """Return the field `needs` of a task, if the payload key of a text for it is missing there."""
     key, found = key_of(sealed), parse_needs(needs or "")
     if key is None or found is None or key in keys_among(found.resources):
         return {}
@@ -121,7 +119,7 @@ def keys_among(resources: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def without_keys(resources: Mapping[str, int]) -> dict[str, int]:
-    """Return resources but for payload keys."""
+    """Return the resources without payload keys."""
     return {name: amount for name, amount in resources.items() if not name.startswith(KEY)}
 
 

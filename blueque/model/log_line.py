@@ -12,8 +12,8 @@ STACK = "blueque: stack"  # begins a line above the stacks of a task; behind it 
 class Line(NamedTuple):
     """A line that a task has printed.
 
-    number: 1 is the first of the attempt, in both streams together. at: when a listener read it, in
-        Unix seconds; 0: not yet.
+    number: from 1 in each attempt, in both streams together.
+    at: when a listener read it, in Unix seconds; 0: not yet.
     is_head: it is one of the first lines, which are kept. encoding: of the text; None: it is plain.
     """
 

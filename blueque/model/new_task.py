@@ -15,7 +15,7 @@ class NewTask(NamedTuple):
 
     parameters: their text. options: the further fields of the task.
     conditions: on each task and group that it waits for, by its id or name; see conditions.py.
-    eta: when it is due at the earliest.
+    eta: the earliest time at which it joins the line.
     """
 
     task: str
@@ -27,12 +27,12 @@ class NewTask(NamedTuple):
 
     @property
     def is_drawn(self) -> bool:
-        """Tell whether its id is random: neither a key nor the caller has chosen it."""
+        """Return whether its id is random: neither a key nor the caller has chosen it."""
         return "enqueued_by" not in self.options
 
     @property
     def mark(self) -> str:
-        """The random mark of the call that makes a task with a key or an id of its own."""
+        """The random mark of the call that creates a task with a key or an id of its own."""
         return str(self.options.get("enqueued_by"))
 
     @property

@@ -1,7 +1,7 @@
 """The options of a new task, each named once, and the fields that come from them.
 
-`TaskOptions` are what many tasks may share; `EnqueueOptions` are all that `Queue.enqueue` takes, and
-describes.
+Many tasks may share `TaskOptions`. `EnqueueOptions` are all options of `Queue.enqueue`, which
+describes them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SharedOptions(TypedDict, total=False):
 
 
 class TaskOptions(SharedOptions, total=False):
-    """The same with its place in line."""
+    """These and its place in line."""
 
     priority: int
 
@@ -54,7 +54,7 @@ class WaitOptions(TypedDict, total=False):
 
 
 class GroupOptions(WaitOptions, total=False):
-    """What a task has to do with others."""
+    """What a task waits for, and the group that it joins."""
 
     group: Group | str | None
 
@@ -74,7 +74,7 @@ class EtaOption(TypedDict, total=False):
 
 
 class UnnamedOptions(TaskOptions, GroupOptions, StartOptions, total=False):
-    """The options of `Queue.enqueue` but for `id`."""
+    """The options of `Queue.enqueue` without `id`."""
 
     key: str | int | None
     keep: float | str
@@ -95,11 +95,11 @@ class MemberOptions(TaskOptions, WaitOptions, EtaOption, total=False):
 
 
 class SpawnOptions(TaskOptions, GroupOptions, EtaOption, total=False):
-    """The options of a task that a running task makes."""
+    """The options of a task that a running task creates."""
 
 
 class Defaults(NamedTuple):
-    """What a queue says where its tasks say nothing. limits: as fields."""
+    """The defaults of a queue for its tasks. limits: as fields."""
 
     retry: Retry | Literal[False] | None = None
     limits: Mapping[str, int | float] = MappingProxyType({})
@@ -143,10 +143,10 @@ def task_fields(
 
 
 def waiting_fields(conditions: Mapping[str, str], broken: str, has_results: bool) -> Options:
-    """Return the fields of a task with these conditions; without any: none.
+    """Return the fields of a task with these conditions; without conditions, none.
 
-    broken: hold or cancel. has_results: it is given the results of its parents. Raises InvalidInput
-        if these are groups only.
+    broken: hold or cancel. has_results: it gets the results of its parents. Raises InvalidInput if
+        these are groups only.
     """
     fields: Options = {} if broken == "hold" else {"broken": broken}
     if has_results:
@@ -158,7 +158,7 @@ def waiting_fields(conditions: Mapping[str, str], broken: str, has_results: bool
 
 
 def require_known(call: str, options: Iterable[str], known: type) -> None:
-    """Refuse a keyword argument that is none of the options of tasks. Raises TypeError.
+    """Refuse an unknown keyword argument. Raises TypeError.
 
     call: the name of what was called. known: the TypedDict of the options.
     """
@@ -173,24 +173,20 @@ def require_known(call: str, options: Iterable[str], known: type) -> None:
 
 
 def require_broken(broken: str) -> None:
-    """Refuse another value of `broken` than those that there are. Raises InvalidInput."""
+    """Refuse an unknown value of `broken`. Raises InvalidInput."""
     if broken not in get_args(Broken):
         raise InvalidInput(f"broken is 'hold' or 'cancel', not {broken!r}")
 
 
 def require_after(is_given: bool, broken: str, has_results: bool) -> None:
-    """Refuse options that say how a task waits, unless it is said for what it waits. Raises
-    InvalidInput.
-    """
+    """Refuse options about waiting for a task that waits for nothing. Raises InvalidInput."""
     for option, is_set in ((f"broken={broken!r}", broken != "hold"), ("results=True", has_results)):
         if is_set and not is_given:
             raise InvalidInput(f"{option} needs after=, the tasks to wait for")
 
 
 def require_retry(retry: object) -> Retry | Literal[False] | None:
-    """Return the policy; for a number a policy of so many retries. None: no policy; False: no
-    retries.
-    """
+    """Return a policy; a number is a policy of that many retries. None: no policy; False: no retries."""
     if retry is None or retry is False or isinstance(retry, Retry):
         return retry
     if isinstance(retry, int) and retry is not True:

@@ -1,7 +1,7 @@
-"""The keys of payloads: files of them, and AES-256-GCM with one.
+"""The keys of payloads: files with keys, and AES-256-GCM.
 
-A file has lines `ID BASE64`, the BASE64 of 32 random bytes. The first key encrypts, all decrypt. Lines
-that are empty or begin with # do not count.
+A file has lines `ID BASE64`, the BASE64 of 32 random bytes. The first key encrypts, all decrypt.
+Empty lines and lines that begin with # are ignored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST = 1 << 20  # bytes of a file
 
 
 class PayloadKey(NamedTuple):
-    """A key. name: `[id].[fingerprint]`: two keys with one id are two keys."""
+    """A key. name: `[id].[fingerprint]`, so that two keys with one id are different keys."""
 
     name: str
     octets: bytes
@@ -50,7 +50,7 @@ class PayloadKey(NamedTuple):
         return nonce + _cipher(self.octets).encrypt(nonce, octets, self._associated(place))
 
     def decrypt(self, octets: bytes, *place: str) -> bytes:
-        """Return what was encrypted for this place. Raises ValueError: it is something else;
+        """Return what was encrypted for this place. Raises ValueError if it is something else;
         NotInstalled.
         """
         cipher = _cipher(self.octets)
@@ -62,12 +62,12 @@ class PayloadKey(NamedTuple):
             raise ValueError("it does not fit the key") from None
 
     def _associated(self, place: Sequence[str]) -> bytes:
-        """Return what has to be the same when a payload is decrypted."""
+        """Return the data that must be the same when a payload is decrypted."""
         return "\0".join(("blueque", *place)).encode("utf-8", "surrogateescape")
 
 
 class KeyFile:
-    """A file of keys, which is read anew when it has changed."""
+    """A file of keys, which is read again when it has changed."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -76,20 +76,21 @@ class KeyFile:
         self._refusal: ConfigRefused | None = None  # why the file cannot be read as it is now
 
     def first(self) -> PayloadKey:
-        """Return the key that encrypts: while the file is being replaced, that of before. Raises
-        ConfigRefused.
+        """Return the key that encrypts; while the file is being replaced, the previous one.
+
+        Raises ConfigRefused.
         """
         return next(iter((self.known() or self.read()).values()))
 
     def read(self) -> dict[str, PayloadKey]:
-        """Return the keys by their names, in order. Raises ConfigRefused: the file cannot be read."""
+        """Return the keys by name, in order. Raises ConfigRefused if the file cannot be read."""
         self._look()
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
         return self._keys
 
     def known(self) -> dict[str, PayloadKey]:
-        """Return the keys as they could last be read; none if they never could."""
+        """Return the keys as last read; none if they never could be read."""
         self._look()
         return self._keys
 
@@ -119,14 +120,14 @@ _files: dict[str, KeyFile] = {}  # of this process, by path
 
 
 def file_at(path: str) -> KeyFile:
-    """Return the file of this path; a process has one of each."""
+    """Return the file with this path; a process has one object for each."""
     return _files.setdefault(path, KeyFile(path))
 
 
 def find(name: str) -> PayloadKey | None:
     """Return the key with this name from the files of this process; None: none has it.
 
-    A name says what the key is, so it does not matter from which file it comes.
+    The name determines the key, so it does not matter from which file it comes.
     """
     if path := os.environ.get(VARIABLE):
         file_at(path)

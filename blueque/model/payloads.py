@@ -1,7 +1,7 @@
 """Payloads: parameters, results, checkpoints, contexts and log lines on their way into Redis and out.
 
 A `Sealer` compresses and encrypts them; `open_field` and the other functions undo that. No other
-module does either. docs/protocol.md, "Encodings", says what the text is then.
+module does either. docs/protocol.md, "Encodings", describes the text.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ VARIABLE = "BLUEQUE_PAYLOADS_"
 
 
 class Sealer(NamedTuple):
-    """How one payload, or some, are stored.
+    """How payloads are stored.
 
-    compress_from: the bytes from which on they are compressed, if that makes them smaller; None: they
-        are not.
-    key: with which they are encrypted; None: they are not.
+    compress_from: the size in bytes from which they are compressed, if that makes them smaller;
+        None: never.
+    key: to encrypt them with; None: they are not encrypted.
     """
 
     compress_from: int | None
@@ -41,10 +41,10 @@ class Sealer(NamedTuple):
     def seal(
         self, text: str, encoding: str | None, owner: str, field: str
     ) -> tuple[str, str | None]:
-        """Return a payload as it is stored, in ASCII, and its encoding; as it is if that is shorter.
+        """Return a payload as it is stored, in ASCII, and its encoding; unchanged if that is shorter.
 
-        owner: the id of its task, or `schedule NAME`. field: what it is of it. It can be opened as that
-        field of that owner only.
+        owner: the id of its task, or `schedule NAME`. field: the name of the payload. It can only
+            be opened as this field of this owner.
         """
         octets = text.encode("utf-8", "surrogateescape")
         sealed, coding = self.seal_octets(octets, encoding, owner, field)
@@ -53,7 +53,7 @@ class Sealer(NamedTuple):
     def seal_octets(
         self, octets: bytes, encoding: str | None, owner: str, field: str
     ) -> tuple[bytes, str | None]:
-        """Do the same with a text in UTF-8."""
+        """Do the same with text in UTF-8."""
         words, sealed = ([] if encoding is None else [encoding]), octets
         if self.compress_from is not None and self.compress_from <= len(octets) <= MOST:
             packed = zlib.compress(octets)
@@ -93,10 +93,10 @@ class Sealer(NamedTuple):
 
 
 class Payloads:
-    """What `[payloads]` says.
+    """The settings in `[payloads]`.
 
-    compress_from: see Sealer. keys: a file, see payload_keys.py. queues: patterns of the names of the
-    queues for which it holds; empty: all.
+    compress_from: see Sealer. keys: a file, see payload_keys.py.
+    queues: patterns for names of queues; empty: all.
     """
 
     def __init__(
@@ -110,8 +110,9 @@ class Payloads:
 
     @classmethod
     def of(cls, said: Mapping[str, Any], aliases: Mapping[str, str]) -> Payloads:
-        """Return what the environment says, or else the table of blueque.toml; see `payloads_of`. Raises
-        InvalidInput.
+        """Return the settings of the environment, else of blueque.toml; see `payloads_of`.
+
+        Raises InvalidInput.
         """
         size, keys, queues = (
             os.environ.get(f"{VARIABLE}{name}") for name in ("COMPRESS_FROM", "KEYS", "QUEUES")
@@ -125,8 +126,9 @@ class Payloads:
         return cls(from_size, keys or said.get("keys"), (*patterns, *meant))
 
     def variables(self) -> dict[str, str]:
-        """Return the variables by which a process that we start has the same settings. Raises
-        InvalidInput, NotInstalled: the keys cannot be used.
+        """Return the environment variables that give a child process the same settings.
+
+        Raises InvalidInput, NotInstalled: the keys cannot be used.
         """
         if self.file is not None:
             self.file.read()
@@ -141,10 +143,10 @@ class Payloads:
         return {f"{VARIABLE}{name}": text for name, text in found.items()}
 
     def sealer(self, queue: str, encoding: str | None = None) -> Sealer | None:
-        """Return how payloads of this queue are stored now; None: as they are. Raises InvalidInput: there
-        are no keys, or they cannot be read.
+        """Return how payloads of this queue are stored now; None: as they are.
 
-        encoding: as for `encrypts`, of what a task leaves behind.
+        encoding: as for `encrypts`, for what a task leaves behind.
+        Raises InvalidInput if the keys are missing or cannot be read.
         """
         is_encrypted = self.encrypts(queue, encoding)
         if is_encrypted and self.file is None:
@@ -154,8 +156,10 @@ class Payloads:
         return Sealer(self._compress_from, None if self.file is None else self.file.first())
 
     def encrypts(self, queue: str, encoding: str | None) -> bool:
-        """Tell whether what a task of this queue leaves behind is encrypted: that of an encrypted task is
-        in any case. encoding: of its parameters.
+        """Return whether what a task of this queue leaves behind is encrypted. It always is for an
+        encrypted task.
+
+        encoding: of its parameters.
         """
         is_covered = self.file is not None and self._covers(queue)
         return is_covered or (encoding or "").startswith("aes:")
@@ -181,10 +185,11 @@ class Payloads:
         return found
 
     def unasked(self, new: NewTask, schedule: str | None = None) -> NewTask:
-        """Return a new task as it is stored, if it is not yet, where nobody has looked for listeners of
-        1.0.0: only one that needs a key is sure to pass by them. Raises InvalidInput.
+        """Return a new task as it is stored, where no check for listeners of 1.0.0 was made.
 
-        schedule: the name of that to which it belongs.
+        Only a task that needs a key is sure not to reach them. schedule: the name of the schedule
+        to which it belongs.
+        Raises InvalidInput.
         """
         sealer, encoding = self.sealer(new.queue), new.options.get("parameters_encoding")
         is_stored = sealer is None or sealer.key is None or is_sealed(str(encoding))
@@ -192,8 +197,9 @@ class Payloads:
         return new if sealer is None or is_stored else sealer.new_task(new, owner)
 
     def offered(self) -> frozenset[str]:
-        """Return the names of the keys for which a listener takes tasks: none while the file cannot be
-        read, for the processes of tasks read it, too.
+        """Return the names of the keys for which a listener takes tasks.
+
+        None while the file cannot be read, because task processes read it, too.
         """
         if self.file is None:
             return frozenset()
@@ -204,9 +210,9 @@ class Payloads:
 
 
 def open_text(text: str, encoding: str, owner: str, field: str) -> tuple[str, str | None]:
-    """Return a payload as it was given, and `json` or None: how it is to be read.
+    """Return a payload as it was given, and its encoding: `json` or None.
 
-    Raises PayloadRefused: this process does not have the key, or somebody has changed the payload.
+    Raises PayloadRefused: this process does not have the key, or the payload was changed.
     """
     words = encoding.split(":")
     key_name = words[1] if words[0] == "aes" and len(words) > 1 else None
@@ -227,7 +233,7 @@ def open_text(text: str, encoding: str, owner: str, field: str) -> tuple[str, st
 
 
 def open_whole(text: str, owner: str, field: str) -> str:
-    """Return a text that says itself how it is encoded, or that is not encoded. Raises PayloadRefused."""
+    """Return a text that names its own encoding, or is plain. Raises PayloadRefused."""
     if not is_sealed(text):
         return text
     encoding, _, sealed = text.partition(" ")
@@ -257,7 +263,7 @@ def shown(task: str, fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def shown_whole(text: str, owner: str, field: str) -> str:
-    """Return a text that says itself how it is encoded, or what people see in its place."""
+    """Return a text that names its own encoding, or what people see instead."""
     try:
         return open_whole(text, owner, field)
     except PayloadRefused as error:
@@ -265,7 +271,7 @@ def shown_whole(text: str, owner: str, field: str) -> str:
 
 
 def shown_line(task: str, text: str, encoding: str) -> str:
-    """Return a line of a log, or what people see in its place."""
+    """Return a line of a log, or what people see instead."""
     try:
         return open_text(text, encoding, task, "log")[0]
     except PayloadRefused as error:
@@ -273,9 +279,7 @@ def shown_line(task: str, text: str, encoding: str) -> str:
 
 
 def opened(task: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of a task with its parameters and its context as they were given. Raises
-    PayloadRefused.
-    """
+    """Return the fields of a task with plain parameters and a plain context. Raises PayloadRefused."""
     found = {**fields, **_plain(task, fields, "parameters")}
     if "context" in found:
         owner = owner_of(task, fields, "context")
@@ -284,7 +288,7 @@ def opened(task: str, fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def _plain(task: str, fields: Mapping[str, str], field: str) -> dict[str, str]:
-    """Return the fields of parameters or a result as they were given. Raises PayloadRefused."""
+    """Return the plain fields of parameters or a result. Raises PayloadRefused."""
     text, encoding = open_field(task, fields, field)
     return {} if text is None else {field: text, f"{field}_encoding": encoding or ""}
 
@@ -292,10 +296,9 @@ def _plain(task: str, fields: Mapping[str, str], field: str) -> dict[str, str]:
 def same_again(
     name: str, mine: tuple[str, str | None, Any], stored: tuple[str, str | None, Any]
 ) -> bool:
-    """Tell whether what a schedule gives to its tasks is stored already: each encryption of the same
-    text is another one.
+    """Return whether the template of a schedule is stored already. Each encryption gives another text.
 
-    Of each: the text of the parameters, its encoding, the context or None.
+    mine, stored: the text of the parameters, its encoding, and the context or None.
     """
     if mine[1] != stored[1]:
         return False
@@ -311,15 +314,16 @@ def same_again(
 
 
 def owner_of(task: str, fields: Mapping[str, str], field: str) -> str:
-    """Return to whom a field of a task belongs: a schedule gives all its tasks the same parameters and
-    the same context, for the scheduler has no keys.
+    """Return the owner of a field of a task.
+
+    All tasks of a schedule share parameters and context, because the scheduler has no keys.
     """
     of_schedule = "schedule" in fields and field in ("parameters", "context")
     return schedule_owner(fields["schedule"]) if of_schedule else task
 
 
 def schedule_owner(name: str) -> str:
-    """Return the owner of what a schedule gives to its tasks. No id of a task has a space."""
+    """Return the owner of the template of a schedule. No task id has a space."""
     return f"schedule {name}"
 
 

@@ -1,4 +1,4 @@
-"""QueueSettings: what the settings of a queue in Redis say of its tasks."""
+"""QueueSettings: the settings of a queue in Redis for its tasks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ NOT_PAUSED: Mapping[str, None] = dict.fromkeys(("paused", "paused_by", "paused_r
 
 
 class QueueSettings(NamedTuple):
-    """What the settings say, without what they leave open.
+    """The settings that are set.
 
-    weight: in a lottery. retry: the policy of tasks; False: they have none.
+    weight: in a lottery. retry: the policy of tasks; False: no retries.
     limits: see `limits.fields`; None: without this limit. retention: by status.
     """
 
@@ -48,7 +48,7 @@ def pausing(by: str, reason: str | None, now: float) -> dict[str, str | None]:
 
 
 def read_settings(fields: Mapping[str, str]) -> QueueSettings:
-    """Return the settings in a hash. A malformed one says nothing."""
+    """Return the settings in a hash. A malformed one has no effect."""
     wrong = malformed(fields)
     found = {
         name: read_setting(name, fields[name])
@@ -64,7 +64,7 @@ def read_settings(fields: Mapping[str, str]) -> QueueSettings:
 
 
 def malformed(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings in a hash that another program has written and that have no effect."""
+    """Return the settings in a hash that are malformed and have no effect."""
     found = {}
     for name in NAMES:
         try:
@@ -119,7 +119,7 @@ def require_bound(name: str, value: object) -> int | str:
 
 
 def _short(number: float) -> float:
-    """Return the number as it is easier to read: 7200, not 7200.0."""
+    """Return the number in its shorter form: 7200, not 7200.0."""
     return int(number) if float(number).is_integer() else number
 
 

@@ -1,7 +1,7 @@
 """The rules of recurring tasks: at which times one is planned.
 
-Nothing here asks what time it is. A planned time is in whole Unix seconds, and the same on all
-hosts with the same tzdata.
+Nothing here reads the clock. A planned time is in whole Unix seconds, and the same on all hosts
+with the same tzdata.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LEAST_EVERY, MOST_EVERY = 10, 366 * 86400  # seconds
 
 
 class Rule(NamedTuple):
-    """When a recurring task is planned. `read_rule` makes one of what a user gives.
+    """When a recurring task is planned. `read_rule` makes one from the arguments of a user.
 
-    cron: five fields, which are read as Debian's cron reads them; `every` is None then.
+    cron: five fields, read like Debian's cron; `every` is None then.
     every: seconds between two times, counted from `start`, or from the beginning of 1970 in UTC.
     timezone: the IANA name of the zone of `cron`.
     start, until: Unix seconds of the first and of the last possible time.
@@ -42,7 +42,7 @@ class Rule(NamedTuple):
         """Return the first planned time later than `moment`, both in Unix seconds.
 
         None: there is none until `until`, or within 50 years. Raises InvalidInput if this host does
-        not know the zone.
+            not know the zone.
         """
         return next(_times(self, moment), None)
 
@@ -65,13 +65,13 @@ def read_rule(
     start: float | str | datetime | None = None,
     until: float | str | datetime | None = None,
 ) -> Rule:
-    """Return the rule that a user gives by `cron` or `every`.
+    """Return the rule for `cron` or `every`.
 
-    every: whole seconds, or a text such as `6h`; 10 seconds to 366 days.
-    timezone: an IANA name, for `cron` only; UTC if it is not given.
-    start, until: Unix seconds, a datetime with a time zone, or such a time as ISO text. A part of a
-        second is left out.
-    Raises InvalidInput or InvalidType. The sentence begins with the name of the wrong option.
+    every: whole seconds, or text such as `6h`; 10 seconds to 366 days.
+    timezone: an IANA name, for `cron` only. Default: UTC.
+    start, until: Unix seconds, a datetime with a time zone, or such a time as ISO text. Fractions
+        of a second are dropped.
+    Raises InvalidInput or InvalidType, whose message begins with the wrong option.
     """
     if cron is None and every is None:
         raise InvalidInput("cron: give cron or every: a rule needs one of them")
@@ -96,17 +96,17 @@ def read_rule(
 
 
 def planned_times(rule: Rule, after: float, to: float, most: int) -> list[int]:
-    """Return the first `most` planned times that are later than `after`, up to and including `to`.
+    """Return the first `most` planned times later than `after`, up to and including `to`.
 
-    All are in Unix seconds, and each is later than the one before it. Raises as `Rule.next_after`.
+    All are in Unix seconds, in order. Raises as `Rule.next_after`.
     """
     return list(islice(takewhile(lambda time: time <= to, _times(rule, after)), most))
 
 
 def jitter_of(name: str, planned: int, jitter: int) -> int:
-    """Return by how many seconds an occurrence is put off: 0 up to, not including, `jitter`.
+    """Return by how many seconds an occurrence is delayed: 0 up to, not including, `jitter`.
 
-    It is no random number, so that each process comes to the same one.
+    It is not random, so that each process computes the same one.
     """
     if not jitter:
         return 0
@@ -117,7 +117,7 @@ def jitter_of(name: str, planned: int, jitter: int) -> int:
 
 
 def _times(rule: Rule, moment: float) -> Iterator[int]:
-    """Yield the planned times later than `moment`, each later than the one before it."""
+    """Yield the planned times later than `moment`, in order."""
     begin = max(math.floor(moment), (rule.start or 0) - 1)
     if rule.cron is not None:
         times = cron_times(rule.cron, find_zone(rule.timezone), begin)

@@ -1,7 +1,7 @@
-"""Schedules: what a person defines, the record in Redis, and which planned times are due.
+"""Schedules: their definitions, their records in Redis, and which planned times are due.
 
 A schedule has a rule that says when, and a template of a task. Each planned time of the rule is an
-occurrence. Of each occurrence comes one task, or a reason why not.
+occurrence. It gives one task, or a reason why not.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ KEPT = 100  # occurrences in the list of a schedule
 
 
 class Definition(NamedTuple):
-    """What a person defines.
+    """The definition of a schedule.
 
     rule: when. queue, parameters, encoding, options: of each task, as they are written.
-    overlap: what happens if the task before has not ended. catch_up: which of several missed
-    occurrences come. window: how many seconds back anything is caught up. jitter: by how many seconds
-    at most a task comes later than planned.
+    overlap: what to do if the previous task has not ended. catch_up: which of several missed
+        occurrences to make. window: how many seconds back to catch up. jitter: by how many seconds
+        at most a task comes later than planned.
     """
 
     queue: str
@@ -137,7 +137,7 @@ class Definition(NamedTuple):
         return definition
 
     def _require_known(self) -> None:
-        """Raise InvalidInput if this version does not know what a record says, or cannot do it."""
+        """Raise InvalidInput if this version does not support what a record contains."""
         rule, options = self.rule, self.options
         if self.overlap not in get_args(Overlap) or self.catch_up not in get_args(CatchUp):
             raise InvalidInput("the record names a policy that this version does not know")
@@ -156,9 +156,7 @@ class Definition(NamedTuple):
             raise InvalidInput("the record has options that this version does not know")
 
     def as_stored(self, name: str, found: Mapping[str, str]) -> Definition:
-        """Return the definition with what the record of its schedule has, if that is the same but for
-        its encryption.
-        """
+        """Return the definition with the texts of its record, if they differ in their encryption only."""
         if not is_sealed(self.encoding) or not found:
             return self
         from blueque.model.payloads import same_again  # here: few are encrypted
@@ -198,18 +196,17 @@ class Definition(NamedTuple):
         return None if needs is None else needs.lock
 
     def at(self, name: str, planned: int, before: int = 0) -> int:
-        """Return when the task of a planned time comes, at the earliest.
+        """Return the earliest time of the task of a planned time.
 
-        before: when that of the planned time before comes.
+        before: when the task of the previous planned time comes.
         """
         return max(planned + jitter_of(name, planned, self.jitter), before)
 
 
 def require_jitter(jitter: int, rule: Rule, now: float) -> None:
-    """Refuse a jitter by which a planned time could come after the one that follows it. Raises
-    InvalidInput.
+    """Refuse a jitter that could move a planned time past the next one. Raises InvalidInput.
 
-    now: it looks at the next 1,000 planned times, those of the next 400 days at most.
+    now: the next 1,000 planned times within 400 days are checked.
     """
     if not jitter:
         return
@@ -228,9 +225,9 @@ def read_policies(
     window: float | str = DEFAULT_WINDOW,
     jitter: float | str = 0,
 ) -> dict[str, Any]:
-    """Return the fields of a Definition that say what happens besides.
+    """Return the policies of a Definition as fields.
 
-    Raises InvalidInput, which begins with the name of the wrong option.
+    Raises InvalidInput, whose message begins with the wrong option.
     """
     for what, given, known in (("overlap", overlap, Overlap), ("catch_up", catch_up, CatchUp)):
         if given not in get_args(known):
@@ -250,7 +247,7 @@ def read_policies(
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return what differs between two definitions, as fields of a record; of `options` their names."""
+    """Return what differs between two definitions, as fields of a record; for `options`, their names."""
     names = [name for name in DEFINED if before.get(name) != after.get(name)]
     if "options" in names:
         was, new = (read_options(fields) for fields in (before, after))
@@ -269,7 +266,7 @@ def read_options(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def digest_of(fields: Mapping[str, str]) -> str:
-    """Return the SHA-256 of what a person has defined, as 64 hexadecimal digits."""
+    """Return the SHA-256 of a definition, as 64 hexadecimal digits."""
     import hashlib  # here: OpenSSL takes 3 ms
 
     text = json.dumps({name: fields[name] for name in DEFINED if name in fields}, sort_keys=True)
@@ -282,8 +279,8 @@ def lock_of(name: str) -> str:
 
 
 def with_lock(options: Mapping[str, Any], lock: str) -> Options:
-    """Return the options of a task that needs a lock besides. Raises InvalidInput if it may be held
-    by several tasks.
+    """Return the options of a task with an additional lock. Raises InvalidInput if several tasks
+    may hold it.
     """
     needs = parse_needs(str(options.get("needs", "")))
     if needs is None:
@@ -298,9 +295,9 @@ def with_lock(options: Mapping[str, Any], lock: str) -> Options:
 class Step(NamedTuple):
     """A decision about planned times that are due.
 
-    missed: planned times that get no task, the oldest first, and why: `window` or `catch_up`.
-    chosen: the one that a task is to come of, and when it was due; None: none.
-    last: the latest about which this decides. next: what comes after, and when; None: nothing.
+    missed: planned times without a task, oldest first, and why: `window` or `catch_up`.
+    chosen: the one that gets a task, and when it was due; None: none.
+    last: the last one that is decided. next: the next one, and when it is due; None: there is none.
     """
 
     missed: list[tuple[int, str]]
@@ -312,9 +309,10 @@ class Step(NamedTuple):
 def decide(
     definition: Definition, name: str, planned: int, at: int, now: float, most: int = TIMES_AT_ONCE
 ) -> Step | None:
-    """Decide what comes of the planned times that are due. None: none is.
+    """Decide what becomes of the planned times that are due. None: none is due.
 
-    planned, at: what is next by the record. now: the clock of Redis. most: planned times at a time.
+    planned, at: the next one, by the record. now: the time of Redis. most: how many planned times
+        at a time.
     """
     if at > now:
         return None
@@ -341,8 +339,9 @@ def decide(
 def due_times(
     definition: Definition, name: str, planned: int, at: int, now: float, most: int
 ) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
-    """Return the planned times that are due, and when each was; then the one that comes after them,
-    or None. The first is given. most: how many that are due are returned.
+    """Return the planned times that are due and when each was, then the next one or None.
+
+    The first is given. most: how many due ones are returned.
     """
     due = [(planned, at)]
     for moment in planned_times(definition.rule, planned, int(now), most):
@@ -357,8 +356,9 @@ def due_times(
 
 
 def is_out_of_order(found: Mapping[str, str]) -> bool:
-    """Tell whether a record cannot say what is next: `planned` and `at` are not both numbers or both
-    missing, or `planned` is not later than `last`.
+    """Return whether a record cannot tell what is next.
+
+    `planned` and `at` are not both numbers or both missing, or `planned` is not later than `last`.
     """
     planned, at = found.get("planned"), found.get("at")
     if planned is None and at is None:
@@ -370,18 +370,18 @@ def is_out_of_order(found: Mapping[str, str]) -> bool:
 
 
 def score_of(found: Mapping[str, str]) -> str:
-    """Return the score that a schedule has by its record."""
+    """Return the score of a schedule for its record."""
     at = found.get("at", "")
     return "+inf" if "paused" in found or known_count(at) is None else at
 
 
 class Occurrence(NamedTuple):
-    """What came of a planned time.
+    """What became of a planned time.
 
     what: made, skipped, missed or triggered. planned: in Unix seconds. at: when that was decided.
-    task: that was made; if skipped, that had not ended, and its status. why: overlap, window,
-    catch_up, paused or changed. by: who has asked for it. until, times: the last, and the number, of
-    several planned times in a row that were missed together.
+    task: the new task; if skipped, the one that had not ended, and its status.
+    why: overlap, window, catch_up, paused or changed. by: who asked for it.
+    until, times: the last, and the number, of several planned times in a row that were missed together.
     """
 
     what: str
@@ -411,15 +411,13 @@ class Occurrence(NamedTuple):
 
 
 def missed_in_a_row(missed: list[tuple[int, str]], now: float) -> list[Occurrence]:
-    """Return one occurrence for all of one reason. missed: planned times and reasons, the oldest
-    first.
-    """
+    """Return one occurrence for each reason. missed: planned times and reasons, oldest first."""
     reasons = groupby(missed, key=itemgetter(1))
     return [together([moment for moment, _ in some], now, why) for why, some in reasons]
 
 
 def together(times: list[int], now: float, why: str) -> Occurrence:
-    """Return the occurrence that stands for several planned times in a row that were missed."""
+    """Return the occurrence that stands for several missed planned times in a row."""
     one = Occurrence("missed", times[0], now, why=why)
     return one if len(times) == 1 else one._replace(until=times[-1], times=len(times))
 

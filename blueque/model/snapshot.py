@@ -17,8 +17,8 @@ class Slice(NamedTuple):
     """Some ids of one part of a snapshot, oldest first. It can be pickled.
 
     listed_as: the status by which they were found.
-    key: the frozen copy that has them, at the places from `first` up to `last`, counted from the
-    oldest; empty: they are in `ids`.
+    key: the frozen copy that has them, from place `first` up to `last`, counted from the oldest;
+        empty: they are in `ids`.
     is_scored: the copy is a sorted set.
     """
 

@@ -1,4 +1,4 @@
-"""The time before which a task must have started, or not run at all."""
+"""The time before which a task must start, or else not run at all."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ EXPIRED = "expired"  # why such a task was cancelled, or moved
 class StartTime(NamedTuple):
     """Until when new tasks may start; false: at any time.
 
-    within: seconds from the time at which a task is made or, if it is scheduled, is due. before:
-        Unix seconds. to: the queue to which a task moves that has not started; None: it is
-        cancelled.
+    within: seconds from the creation of a task or, if it is scheduled, from its eta. before: Unix
+        seconds.
+    to: the queue to which a task moves that has not started; None: it is cancelled.
     """
 
     within: float | None = None
@@ -37,8 +37,9 @@ class StartTime(NamedTuple):
         return self.within is not None or self.before is not None
 
     def at(self, now: float, eta: float | None = None) -> float | None:
-        """Return the time for a task that is made now, and due at `eta`. Raises InvalidInput if it
-        could never start.
+        """Return the time for a task that is created now and due at `eta`.
+
+        Raises InvalidInput if it could never start.
         """
         due = now if eta is None else max(now, eta)
         if self.within is not None:
@@ -72,7 +73,7 @@ def start_time(
     expired_to: str | None,
     default: float | None = None,
 ) -> StartTime:
-    """Return what these options of `Queue.enqueue` say. default: the start_within of its queue.
+    """Return the start time for these options of `Queue.enqueue`. default: the start_within of its queue.
 
     Raises InvalidInput, InvalidType.
     """
@@ -107,11 +108,11 @@ def require_within(value: object) -> float:
 
 
 def is_over(task: Mapping[str, str], now: float) -> bool:
-    """Tell whether a task that has not started must not start any more."""
+    """Return whether a task that has not started may no longer start."""
     return "start_before" in task and "attempt" not in task and is_past(task["start_before"], now)
 
 
 def is_past(at: str | None, now: float) -> bool:
-    """Tell whether a time in the hash of a task has come."""
+    """Return whether a time in the hash of a task has come."""
     time = seconds_of(at)
     return time is not None and time <= now

@@ -171,7 +171,7 @@ def wanted(task: str, fields: Whereabouts) -> list[Entry]:
 
 
 def may_hold(entry: Entry, task: str, fields: Whereabouts) -> bool:
-    """Tell whether the entry agrees with the hash of the task.
+    """Return whether the entry agrees with the hash of the task.
 
     A pending task may be in the list of a listener: it was popped, and is about to be reserved.
     """

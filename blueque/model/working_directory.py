@@ -23,5 +23,5 @@ class WorkingDirectory(NamedTuple):
         return self.cwd == "task"
 
     def is_kept(self, has_failed: bool) -> bool:
-        """Tell whether the working directory of an attempt that has ended stays."""
+        """Return whether the working directory of an attempt that has ended stays."""
         return self.keep_cwd == "always" or (has_failed and self.keep_cwd == "on-failure")

@@ -87,7 +87,7 @@ class WrongTypes:
 
 
 def is_look(command: object) -> bool:
-    """Tell whether the command only reads, and `empty` has its reply for a missing key."""
+    """Return whether the command only reads, and `empty` has its reply for a missing key."""
     return isinstance(command, Sequence) and not isinstance(command, bytes) and command[0] in _LOOKS
 
 

@@ -190,8 +190,8 @@ class Adoption:
             log.info("%s", error)
 
     def _is_alone(self, task: Task) -> bool:
-        """Tell whether a started task's listener has been found dead; of another boot or container
-        that takes its lease.
+        """Return whether a started task's listener has been found dead; of another boot or
+        container that takes its lease.
         """
         state = self._inspector.registration(task.queue or "", task.node or "").get("state")
         return task.status == "started" and state != "alive"
@@ -236,7 +236,7 @@ class Adoption:
 
 
 def _is_below(pid: int, listeners: Collection[int]) -> bool:
-    """Tell whether the process belongs to one of the listeners: its keeper is a child of it, or was."""
+    """Return whether the process belongs to one of the listeners: its keeper is a child of it, or was."""
     parent = process.parent(pid) or 0
     return parent in listeners or process.parent(parent) in listeners
 

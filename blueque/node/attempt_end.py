@@ -176,7 +176,7 @@ class AttemptEnd:
 
 
 def _has_failed(watch: AttemptWatch, record: outcome_record.Record | None) -> bool:
-    """Tell whether the attempt has failed by itself or by a limit, and does not only run again later."""
+    """Return whether the attempt has failed by itself or by a limit, and does not only run again later."""
     if record is None:
         return True
     is_to_go_on = record.get("handed_back") or record.get("retry_after") is not None
@@ -196,8 +196,8 @@ def close(client: Client, task: Task, attempt: Attempt) -> None:
 
 
 def _is_wanted(client: Client, task: Task, attempt: Attempt) -> bool:
-    """Tell whether the task is to run again, and may go on from the directory that this attempt has
-    left.
+    """Return whether the task is to run again, and may go on from the directory that this attempt
+    has left.
     """
     if not (attempt.has_left_files() and checkpoint.has_files(attempt.path)):
         return False
@@ -208,11 +208,11 @@ def _is_wanted(client: Client, task: Task, attempt: Attempt) -> bool:
 
 
 def has_been_forgotten(watch: AttemptWatch, instance: str | None, known: Mapping[str, Any]) -> bool:
-    """Tell whether Redis has lost our attempt, as after a failover; not that the task has been
+    """Return whether Redis has lost our attempt, as after a failover; not that the task has been
     deleted for good.
 
-    Its key or its schedule may have made it again then, with the same id and not the same `created`.
-    If another attempt has been taken meanwhile, that one owns the task, whatever its number.
+    Its key or its schedule may have made it again then, with the same id and not the same
+    `created`. If another attempt has been taken meanwhile, that one owns the task, whatever its number.
 
     instance: of our registration. known: status, token, attempt and created, as Redis has them.
     """
@@ -228,8 +228,8 @@ def has_been_forgotten(watch: AttemptWatch, instance: str | None, known: Mapping
 
 
 def _is_to_go_on(watch: AttemptWatch, record: outcome_record.Record, default: Retry | None) -> bool:
-    """Tell whether the task is the next in line again at no cost: it has handed itself back, or we
-    have stopped it.
+    """Return whether the task is the next in line again at no cost: it has handed itself back, or
+    we have stopped it.
     """
     may_run_again = Retry.of(watch.task.fields.get("retry"), default) is not None
     return bool(record.get("handed_back")) or (watch.reason == "stopped" and may_run_again)

@@ -103,8 +103,8 @@ class AttemptWatch:
         return self.processor.task
 
     def has_left_record(self) -> bool:
-        """Tell whether an attempt that we have adopted has ended. Its process may be there: it waits for
-        another task from the listener that had the attempt before us.
+        """Return whether an attempt that we have adopted has ended. Its process may be there: it
+        waits for another task from the listener that had the attempt before us.
         """
         return self.is_adopted and not self._is_elsewhere and self.attempt.has_exit()
 
@@ -113,7 +113,7 @@ class AttemptWatch:
         return None if self._is_elsewhere else process.ending_of_zombie(self.pid, self._start)
 
     def hear(self) -> bool:
-        """Tell whether the attempt has ended, now that something has come from its process, which
+        """Return whether the attempt has ended, now that something has come from its process, which
         then waits for another task.
         """
         assert self.reusable is not None
@@ -386,7 +386,7 @@ class AttemptWatch:
 
 
 def _is_elsewhere(task: Task) -> bool:
-    """Tell whether an attempt runs under another boot or in another container: then its pid, its
+    """Return whether an attempt runs under another boot or in another container: then its pid, its
     session and its group mean other processes here.
     """
     return bool(task.fields.get("boot")) and not process.shares_pids(task.fields)

@@ -116,7 +116,7 @@ class Duties:
         return orphans
 
     def has_unwatched(self) -> bool:
-        """Tell whether the last beat saw a task in our own lists that we do not watch."""
+        """Return whether the last beat saw a task in our own lists that we do not watch."""
         return bool(self._unwatched())
 
     def take_unwatched(self) -> list[tuple[str, str]]:
@@ -282,5 +282,5 @@ class Duties:
         self._plan()
 
     def has_unsettled(self) -> bool:
-        """Tell whether the tasks that wait for a task of ours may not have been told."""
+        """Return whether the tasks that wait for a task of ours may not have been told."""
         return self._maintenance.has_unsettled()

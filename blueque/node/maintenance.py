@@ -93,7 +93,7 @@ class Maintenance:
         self._at["settle"] = min(self._at["settle"], time.monotonic() + MEMBERS_TOGETHER)
 
     def has_unsettled(self) -> bool:
-        """Tell whether the tasks that wait for a task of ours may not have been told."""
+        """Return whether the tasks that wait for a task of ours may not have been told."""
         return self._dependents.has_work or self._has_ended_member
 
     def take_retention(self) -> None:

@@ -24,7 +24,7 @@ class MemoryKills:
         self._last = now
 
     def are_new(self) -> bool:
-        """Tell whether there was a kill since the last beat but one."""
+        """Return whether there was a kill since the last beat but one."""
         return self._before is not None and _count() > self._before
 
 

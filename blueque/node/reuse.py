@@ -53,7 +53,7 @@ class Past(NamedTuple):
     resident: int
 
     def leaves_enough_of(self, memory_limit: int | None) -> bool:
-        """Tell whether another task with this limit finds enough of it free."""
+        """Return whether another task with this limit finds enough of it free."""
         return not _is_too_much(self.resident, memory_limit)
 
 
@@ -97,7 +97,7 @@ class Reusable:
         self.rest: Rest | None = None  # what it says now that its task has ended
 
     def hear(self, path: str) -> bool:
-        """Tell whether the process waits for another task, now that something has come from it.
+        """Return whether the process waits for another task, now that something has come from it.
 
         path: of the attempt that it runs.
         """

@@ -187,7 +187,7 @@ class Slot:
         return None
 
     def _is_prevented(self) -> bool:
-        """Tell whether we may take nothing, for want of room or for a pause; wait if that is so."""
+        """Return whether we may take nothing, for want of room or for a pause; wait if that is so."""
         want = self._spool.want_of_room()
         if want is not None and not self._room.is_on:
             want = make_room(self._spool)
@@ -214,7 +214,7 @@ class Slot:
         return False
 
     def _has_directory(self) -> bool:
-        """Tell whether the directory is still there that a SIGHUP of our master enters again: the
+        """Return whether the directory is still there that a SIGHUP of our master enters again: the
         handlers may be in it.
         """
         try:
@@ -223,7 +223,7 @@ class Slot:
             return False
 
     def _is_empty(self) -> bool:
-        """Tell whether our queues have no task that waits or is due."""
+        """Return whether our queues have no task that waits or is due."""
         if self._duties.has_unsettled():
             return False
         inspector, queues = self._client.get_inspector(), self._listener.queues

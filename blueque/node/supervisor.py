@@ -205,7 +205,7 @@ class Supervisor:
                 log.warning("cannot decline the stack of task=%s: %s", watch.task.id, error)
 
     def _take_back(self, watch: AttemptWatch, take: Callable[[], Task | None]) -> bool:
-        """Take the task back, and tell whether it may be ours."""
+        """Take the task back, and return whether it may be ours."""
         try:
             taken = take()
             reason = f"task={watch.task.id} is not ours any more" if taken is None else None

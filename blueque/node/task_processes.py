@@ -103,7 +103,7 @@ class TaskProcesses:
         return bool(self._work.orders.preload)
 
     def is_preloading(self) -> bool:
-        """Tell whether these modules are still imported."""
+        """Return whether these modules are still imported."""
         return self.has_preloads and self._keeper.is_starting
 
     @property
@@ -167,7 +167,7 @@ class TaskProcesses:
     def _is_fit(
         self, waiting: TaskProcess, queue: str, devices: str, memory_limit: int | None
     ) -> bool:
-        """Tell whether the process may run a task of that queue."""
+        """Return whether the process may run a task of that queue."""
         past = waiting.past
         if waiting.prepared not in (None, self._kinds.get(queue, "")):
             return False

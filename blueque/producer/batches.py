@@ -1,6 +1,6 @@
 """Puts many tasks from any iterable into Redis, batch by batch.
 
-At most two batches are in memory: one that Redis works on, and one that is being packed.
+At most two batches are in memory: Redis processes one while the other is packed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ log = logging.getLogger("blueque")
 
 
 class Made(NamedTuple):
-    """A batch that is in Redis: for each of the parameters the id, and whether this call has made
-    the task.
-    """
+    """A batch in Redis: for each element, the id, and whether this call created the task."""
 
     ids: Sequence[bytes]
     are_new: Sequence[bool]
@@ -51,7 +49,7 @@ class Made(NamedTuple):
 
 
 class Batches:
-    """One pass over an iterable: each step puts a batch into Redis and yields what it has made."""
+    """One pass over an iterable: each step puts a batch into Redis and yields what it created."""
 
     def __init__(self, redis: Redis, plan: Plan, iterable: Iterable[Any]) -> None:
         self._redis, self._plan = redis, plan
@@ -80,16 +78,15 @@ class Batches:
 
     @property
     def left_open(self) -> bool:
-        """Tell whether a pass that was broken off has left a group open that it was to close."""
+        """Return whether an interrupted pass left a group open that it was to close."""
         return self._keyed is not None and self._keyed.is_ours
 
     def _make_missing(self, keyed: KeyedGroup) -> None:
-        """Go over the iterable again until the group has all that was put: a failover takes tasks
-        back.
+        """Go over the iterable again until the group has all elements: a failover takes tasks back.
 
         Other programs may add members during this pass and hide lost ones. So accept a first pass
-        only if the group grew by exactly what the pass made. Where a source can be read only once,
-        there is no further pass: `KeyedGroup.close` sees what is missing.
+        only if the group grew by exactly what the pass created. A source that can be read only once
+        has no further pass: `KeyedGroup.close` finds what is missing.
         """
         if self._packer.is_read_once:
             return
@@ -111,7 +108,7 @@ class Batches:
             has_all = (count := keyed.count(self._redis)) >= made
 
     def _is_repeated(self, rows: int) -> bool:
-        """Make another pass, and tell whether it has had all rows."""
+        """Make another pass; return whether it had all rows."""
         self._packer.begin()
         try:
             for _ in relay(self._packer.parts(), self._send):
@@ -149,9 +146,10 @@ class Batches:
 def relay(
     packed: Iterator[Packed | None], send: Callable[[Packed, Callable[[], object] | None], Sent]
 ) -> Iterator[Sent]:
-    """Send batch after batch and yield the result of each. The next batch is packed while Redis
-    works: `enqueue_many` then reaches the raw limit of one socket, and two thirds of it without.
+    """Send batch after batch and yield the result of each.
 
+    The next batch is packed while Redis works. `enqueue_many` then reaches the raw limit of one
+    socket, and two thirds of it without.
     packed: the batches; None: there is nothing yet. An error of this iterator is raised when all
         batches before it are in Redis.
     send: takes the batch, and what to call meanwhile.
@@ -185,10 +183,9 @@ def relay(
 
 
 def _spread(tasks: Sequence[bytes], are_new: Sequence[bool]) -> Sequence[bool]:
-    """Return whether each of the parameters has made its task. A key that comes again in its batch
-    has not.
+    """Return whether each element created its task. A key that is repeated in its batch did not.
 
-    tasks: the id for each of the parameters. are_new: for each of them, or for each id.
+    tasks: the id for each element. are_new: for each element, or for each id.
     """
     if len(are_new) == len(tasks):
         return are_new

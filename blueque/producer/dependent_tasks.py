@@ -23,14 +23,15 @@ from blueque.queries.tasks import are_unused, ended_among
 
 
 def make_one(redis: Redis, new: NewTask, now: float) -> bool:
-    """Create a task that waits for others. Tell whether this call created it. See `make_each`."""
+    """Create a task that waits for others. Return whether this call created it. See `make_each`."""
     (is_new,) = make_each(redis, [new], now)
     return is_new
 
 
 def make_each(redis: Redis, tasks: Sequence[NewTask], now: float) -> list[bool]:
-    """Create at most 100 tasks, each in its queue, all at once. Tell for each whether this call created
-    it. Arguments and errors are those of `enqueue_after`.
+    """Create at most 100 tasks, each in its queue, all at once. Return whether each is new.
+
+    Arguments and errors are those of `enqueue_after`.
     """
     _ask_for_room(redis, tasks, now)
     are_new = enqueue_after(redis, tasks, now)
@@ -39,9 +40,9 @@ def make_each(redis: Redis, tasks: Sequence[NewTask], now: float) -> list[bool]:
 
 
 def joining(tasks: Sequence[NewTask], now: float) -> dict[str, int]:
-    """Return how many of these tasks are put in line at once, by queue: those that wait for nothing.
+    """Return how many of these tasks join the line at once, by queue: those that wait for nothing.
 
-    One that waits for others counts as waiting, even if these have ended already.
+    A task that waits for others does not count, even if these have ended already.
     """
     counts: dict[str, int] = {}
     for new in tasks:
@@ -61,8 +62,9 @@ def _ask_for_room(redis: Redis, tasks: Sequence[NewTask], now: float) -> None:
 
 
 def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:
-    """Settle those parents that have ended already, if a task wants their results or is cancelled
-    for them. Listeners and schedulers do it, too, but perhaps only after some seconds.
+    """Settle parents that have ended, if a task wants their results or is cancelled because of them.
+
+    Listeners and schedulers do it, too, but perhaps only after some seconds.
     """
     parents = dict.fromkeys(
         parent
@@ -77,7 +79,7 @@ def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:
 
 
 class DependentBatch(NamedTuple):
-    """New tasks that wait for others, one for each of the parameters.
+    """New tasks that wait for others, one for each element.
 
     Each waits for at most 100 others.
     """
@@ -106,8 +108,8 @@ class DependentBatch(NamedTuple):
         return self._replace(tasks=self.tasks[first:end], now=self.now + first * MICROSECOND)
 
     def put(self, redis: Redis) -> list[bool]:
-        """Create the tasks, all or none; of those with keys, those with a new key. Tell for each of
-        the parameters whether it has created its task.
+        """Create the tasks, all or none; with keys, those with a new key. Return for each element
+        whether it created its task.
         """
         new: dict[str, NewTask] = {}
         # A mark for each batch: a key that comes again in a later batch must not look like our own

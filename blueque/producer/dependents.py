@@ -1,4 +1,4 @@
-"""The tasks that wait for a finished one: tell them of its end; are there any left?"""
+"""The tasks that wait for a finished one: tell them of its end, and find out whether any are left."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ MOST_LOOKS = 100  # dependents that the caller tells of the end of one task, and
 
 
 class RecheckCount(NamedTuple):
-    """What a look at dependents has found. removed: those that do not wait any more."""
+    """The result of checking dependents. removed: those that no longer wait."""
 
     removed: int
     waiting: int
 
 
 def tell_of_end(redis: Redis, task: str, now: float) -> None:
-    """Tell the tasks that wait for a task, and its group, that it has ended. Listeners and
-    schedulers do it, too, but perhaps only after a minute: what fails here, or is too much, is left
-    to them.
+    """Tell the tasks that wait for a task, and its group, that it has ended.
+
+    Listeners and schedulers do it, too, but perhaps only after a minute. What fails here, or is too
+    much, is left to them.
     """
     with suppress(RedisAway, RedisRefused, Contended):
         has_dependents, group = dependents_and_group(redis, task)
@@ -44,7 +45,7 @@ def tell_of_end(redis: Redis, task: str, now: float) -> None:
 def recheck_dependents(
     redis: Redis, parent: Parent, now: float, first: int = 0, is_one_enough: bool = False
 ) -> RecheckCount:
-    """Look at up to a hundred dependents of a task or a group, from the one at this place on.
+    """Check up to a hundred dependents of a task or a group, from this place on.
 
     One with a key of a wrong type counts as waiting, because its state cannot be read.
     is_one_enough: stop at the first that waits.
@@ -70,10 +71,10 @@ def _waits(redis: Redis, child: str, parent: Parent, now: float) -> bool:
 
 
 def is_awaited(redis: Redis, task: str, now: float, most: int | None = None) -> bool:
-    """Tell whether others wait for a finished task, which must not be deleted then. Entries of tasks
-    that do not wait for it any more are dropped.
+    """Return whether others wait for a finished task, so that it must not be deleted.
 
-    most: look at so many hundred entries at most; True if that was not enough.
+    Drops entries of tasks that no longer wait for it.
+    most: check at most so many hundred entries; True if that was not enough.
     """
     tries = 0
     while most is None or tries < most:
@@ -88,9 +89,7 @@ def is_awaited(redis: Redis, task: str, now: float, most: int | None = None) -> 
 
 
 def drop_stale(redis: Redis, task: str, now: float) -> bool:
-    """Drop all entries of tasks that do not wait for a finished one any more. False: there are
-    none.
-    """
+    """Drop all entries of tasks that no longer wait for a finished one. False: there were none."""
     dropped, is_over = 0, False
     while not is_over:  # from then on, the order of those that wait does not change
         settled = settling.settle(redis, task, now)

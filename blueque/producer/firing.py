@@ -1,4 +1,4 @@
-"""Firing: make the tasks of schedules whose time has come, as schedulers and listeners do it."""
+"""Firing: make the tasks of schedules whose time has come, in schedulers and listeners."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFUSED = 60.0  # seconds until a schedule that cannot be read is looked at agai
 
 
 class Firing:
-    """Looks at the schedules that are due, and decides about each.
+    """Finds the schedules that are due, and decides about each.
 
     queues: only schedules of these; None: all.
     """
@@ -38,11 +38,11 @@ class Firing:
         self._refusals = Outage("")
 
     def step(self) -> float | None:
-        """Decide about a hundred schedules at most. Return in how many seconds the next is due; 0:
-        there may be more now; None: nothing is planned.
+        """Decide about at most a hundred schedules. Return in how many seconds the next is due.
 
-        Raises RedisAway, Contended. What this user may not read or write is logged once, and left to
-        others.
+        0: more may be due now. None: nothing is planned.
+        Raises RedisAway, Contended. Schedules that this user may not read or write are logged once
+            and left to others.
         """
         try:
             wait = self._step()
@@ -54,8 +54,8 @@ class Firing:
         return wait
 
     def note(self, error: RedisRefused | None, name: str = "") -> bool:
-        """Log once that Redis refuses a command for schedules, or one schedule, and once that it no
-        longer does. False: it is another refusal.
+        """Log once that Redis refuses a command for schedules, or for one schedule, and once that
+        it no longer does. False: it is another refusal.
         """
         if error is not None and not error.concerns_keys:
             return False
@@ -99,7 +99,7 @@ class Firing:
         self._fire(self._plans(records, now))
 
     def _wait(self, now: float, first: Mapping[str, float]) -> float | None:
-        """Return in how many seconds a schedule is to be looked at."""
+        """Return in how many seconds to check a schedule."""
         coming = [score - now for score in first.values() if now < score < float("inf")]
         again = [at - time.monotonic() for at in self._left_alone.values()]
         return max(min([*coming, *again]), 0.0) if coming or again else None

@@ -30,10 +30,10 @@ log = logging.getLogger("blueque")
 
 
 class KeyedGroup(NamedTuple):
-    """A group that a call with keys makes members of. It can be sent to other processes.
+    """A group of tasks with keys, for the call that creates them. It can be sent to other processes.
 
-    Spark opens it in its driver, and puts members in its workers: any part of the rows may be put
-    again, by any number of workers at once, and each key makes one task.
+    Spark opens it in its driver and puts members in its workers. Any number of workers may put any
+    part of the rows again: each key makes one task.
 
         terms = terms_for(keep="30d", otherwise=KEEP, after=..., hold="until_collected")
         opened = open_keyed(redis, "video", "night", terms)
@@ -42,7 +42,7 @@ class KeyedGroup(NamedTuple):
         opened.close(redis, opened.made + new)
 
     links: the group, and what its members wait for. made: how many members it had.
-    is_ours: this call, or an earlier try of it, opened the group; so this call closes it.
+    is_ours: this call, or an earlier try of it, opened the group, and so closes it.
     """
 
     queue: str
@@ -56,7 +56,7 @@ class KeyedGroup(NamedTuple):
 
     @property
     def at_once(self) -> int:
-        """How many of its members one transaction makes."""
+        """How many of its members one transaction creates."""
         return most_members(self.links)
 
     def ids_of(self, keys: Sequence[bytes]) -> list[bytes]:
@@ -70,10 +70,10 @@ class KeyedGroup(NamedTuple):
         return MemberBatch(self.queue, self.links, new, now, options)
 
     def put(self, redis: Redis, tasks: NewTasks, options: Fields) -> int:
-        """Make the tasks whose keys are new to the group, and return how many.
+        """Create the tasks whose keys are new to the group, and return how many.
 
-        After a lost answer the number may include tasks that another process has just made; `count`
-        is exact. Raises as `put_members`.
+        After a lost answer the number may include tasks that another process has just created;
+        `count` is exact. Raises as `put_members`.
         """
         new = 0
         for some in tasks.parts(self.at_once):
@@ -96,9 +96,9 @@ class KeyedGroup(NamedTuple):
         return 0 if seen is None else seen.members
 
     def close(self, redis: Redis, expected: int) -> None:
-        """Close it, if that is ours to do. expected: how many members it must have.
+        """Close the group, if this call opened it. expected: how many members it must have.
 
-        Raises WrongGroup if it has fewer: make all again, and close it then. NoSuchGroup.
+        Raises NoSuchGroup; WrongGroup if it has fewer: make all of them again, then close it.
         """
         if not self.is_ours:
             if (members := self.count(redis)) < expected:
@@ -113,11 +113,11 @@ class KeyedGroup(NamedTuple):
 def open_keyed(
     redis: Redis, queue: str, name: str, terms: Terms, append: bool = False
 ) -> KeyedGroup:
-    """Open the group for a call with keys, unless it is there, and return it.
+    """Open the group for a call with keys, unless it exists, and return it.
 
-    append: open it again if it was closed. Who adds to it closes it then.
-    Raises WrongGroup if it was opened with something else, or by another program and the call has
-        `keep` or `hold`; NoSuchTask, NoSuchGroup for what its members are to wait for.
+    append: open it again if it was closed. The call that adds to it then closes it.
+    Raises WrongGroup if it was opened with other terms, or by another program and the call has
+        `keep` or `hold`; NoSuchTask, NoSuchGroup for what its members wait for.
     """
     now, terms = time.time(), terms._replace(made_by=batch_of(queue))
     seen = groups.load(redis, name)
@@ -145,7 +145,7 @@ def open_keyed(
 def put_members(
     redis: Redis, batch: MemberBatch, meanwhile: Callable[[], object] | None = None
 ) -> list[bool]:
-    """Make members of a group if there is room in their queue; tell for each whether it is new.
+    """Create members of a group if there is room in their queue; return for each whether it is new.
 
     meanwhile: called while Redis works. Raises QueueFull; as `enqueue_members`.
     """

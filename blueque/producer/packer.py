@@ -35,15 +35,17 @@ _END = object()
 
 
 class Plan(NamedTuple):
-    """How parameters become tasks.
+    """How elements become tasks.
 
-    options: the fields that all tasks have. size: how many tasks make a batch.
-    keys, priorities, etas: what each task has of its own: an iterable of the same length, a
-        function of the parameters, or the name of a field of parameters that are dicts.
+    options: the fields of all tasks. size: how many tasks make a batch.
+    keys, priorities, etas: the value of each task: an iterable of the same length, a function of
+        the parameters, or the name of a field in them.
     keep: for how many seconds a key counts after its task was deleted.
-    wait: what all tasks wait for, and the group that they join. after_each: what each of them waits
-        for besides; in one of the ways of keys. start: until when they may start. terms: with which
-        the group is opened, if the tasks have keys. converter: of the parameters.
+    wait: what all tasks wait for, and the group that they join.
+    after_each: what each task waits for besides, given as for keys.
+    start: by when they must start.
+    terms: to open the group with, if the tasks have keys.
+    converter: of the parameters.
     """
 
     queue: str
@@ -64,10 +66,10 @@ class Plan(NamedTuple):
 class Part(NamedTuple):
     """A batch that is ready to be sent.
 
-    number: of the batch. position: of its first task. tasks: the id for each of the parameters.
+    number: of the batch. position: of its first task. tasks: the id for each element.
     operation: the name of its transaction.
-    put: creates the tasks, given the Redis and `meanwhile`; tells for each id, or for each of the
-        parameters, whether it is new.
+    put: takes the Redis and `meanwhile`, and creates the tasks; returns for each id, or for each
+        element, whether it is new.
     """
 
     number: int
@@ -79,9 +81,9 @@ class Part(NamedTuple):
 
 
 class Packer:
-    """Reads parameters, and packs them batch by batch. A FLUSH among them ends a batch early.
+    """Reads elements and packs them batch by batch. A FLUSH among them ends a batch early.
 
-    position: how many parameters were read.
+    position: how many elements were read.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class Packer:
         self.begin()
 
     def begin(self) -> None:
-        """Begin with the first of the parameters, also when all were read before."""
+        """Begin with the first element, even if all were read before."""
         plan = self._plan
         self._rows = iter(self._iterable)
         self._columns = (
@@ -110,13 +112,13 @@ class Packer:
         self._number = self.position = 0
 
     def join(self, keyed: KeyedGroup) -> None:
-        """Pack members of this group, whose keys count in it."""
+        """Pack members of this group, in which their keys count."""
         self._keyed = keyed
         self._size = min(self._size, keyed.at_once)
 
     @property
     def is_read_once(self) -> bool:
-        """Some of what the tasks are made of can be read only once."""
+        """Whether some source of the tasks can be read only once."""
         sources = (self._iterable, self._plan.keys, self._plan.priorities, self._plan.etas)
         return any(isinstance(source, Iterator) for source in sources)
 
@@ -201,7 +203,7 @@ class Packer:
             raise InvalidInput(f"at position {position}: {error}") from error
 
     def _pull(self, first: int) -> tuple[list[Any], list[tuple[bytes, bool]], bool]:
-        """Return the parameters of a batch, as they are and encoded, and whether they are the last."""
+        """Return the parameters of a batch, plain and encoded, and whether they are the last."""
         rows: list[Any] = []
         parameters: list[tuple[bytes, bool]] = []
         room = MAX_BYTES
@@ -249,7 +251,7 @@ def _put_dependents(redis: Redis, batch: DependentBatch, meanwhile: Meanwhile) -
 
 
 class _Values:
-    """What each task has of its own."""
+    """The values of each task for one option."""
 
     def __init__(self, name: str, source: Column | None, require: Callable[[Any], Any]) -> None:
         self._name, self._require = name, require
@@ -264,7 +266,7 @@ class _Values:
             )
 
     def take(self, rows: Sequence[Any], first: int, is_last: bool) -> list[Any] | None:
-        """Return the values for the next parameters; None: there is no such column.
+        """Return the values for the next elements; None: there is no such column.
 
         first: the position of the first of them.
         """

@@ -1,4 +1,4 @@
-"""Room in bounded queues: ask for it before new tasks are put in line.
+"""Room in bounded queues: check it before new tasks are put in line.
 
 See docs/protocol/placement.md, "Room".
 """
@@ -40,12 +40,11 @@ def ask_for_room(
     only_new: Callable[[], Joining] | None = None,
     joined: Collection[str] = (),
 ) -> None:
-    """See that new tasks have room in their queues, before they are put in line. If a queue
-    discards its oldest tasks, make room.
+    """Check that new tasks have room in their queues. If a queue discards its oldest tasks, make room.
 
-    A queue that has no bound is not asked again for ASK_AGAIN seconds: to ask for each task would
+    A queue without a bound is not checked again for ASK_AGAIN seconds: a check for each task would
     take a third of the time of `Queue.enqueue`.
-    only_new: returns `joining` without tasks that exist; called only if there is no room for all.
+    only_new: returns `joining` without existing tasks; called only if there is no room for all.
     joined: the groups that new tasks join. If one takes no tasks, nothing is discarded for them.
     Raises QueueFull, NoSuchGroup, WrongGroup.
     """
@@ -68,12 +67,12 @@ def ask_for_room(
 
 
 def only_new_of(redis: Redis, queue: str, ids: Sequence[str]) -> Callable[[], Joining]:
-    """Return the `only_new` of tasks of one queue that are put in line if their keys are new."""
+    """Return the `only_new` of tasks of one queue that join the line if their keys are new."""
     return lambda: {queue: sum(are_unused(redis, ids))}
 
 
 def ask_for_room_of(redis: Redis, batch: Batch, group: str | None = None) -> None:
-    """Ask for room for many tasks of one queue; with keys, for those that are new.
+    """Check for room for many tasks of one queue; with keys, for the new ones.
 
     group: that they join, and in which their keys count. Raises as `ask_for_room`.
     """
@@ -87,8 +86,9 @@ def ask_for_room_of(redis: Redis, batch: Batch, group: str | None = None) -> Non
 
 
 def _first_full(redis: Redis, joining: Joining, now: float) -> QueueFull | None:
-    """Return why the tasks do not fit; None: they do. If nothing can be discarded in one of several
-    queues, that one is named, so that nothing is discarded in the others in vain.
+    """Return why the tasks do not fit; None: they do.
+
+    A queue that can discard nothing is named first, so that nothing is discarded in others in vain.
     """
     bounds = read(redis, of_each({queue: bound_of(queue) for queue in joining}))
     full = [
@@ -113,7 +113,7 @@ def _require_open(redis: Redis, joined: Collection[str]) -> None:
 
 
 def _discard(redis: Redis, queue: str, count: int) -> int:
-    """Cancel so many of the oldest pending tasks; return how many were there to be cancelled."""
+    """Cancel so many of the oldest pending tasks; return how many there were."""
     oldest = oldest_pending(redis, queue, count)
     for task in oldest:
         now = time.time()

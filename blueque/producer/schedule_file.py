@@ -1,4 +1,4 @@
-"""The recurring tasks of blueque.toml: compare them with those in Redis, and bring them there."""
+"""The recurring tasks of blueque.toml: compare them with those in Redis, and write them there."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ ORIGIN = "file"
 
 
 class Change(NamedTuple):
-    """What the file wants of one schedule.
+    """The change to one schedule.
 
-    what: `new`, `changed`, `same`, or `left`: it comes from the file, and is no longer in it.
+    what: `new`, `changed`, `same`, or `left`: it came from the file and is no longer in it.
     definition: None if it is `left`. fields: those that differ.
     """
 
@@ -55,7 +55,7 @@ def definitions(config: Config, get_queue: Callable[[str], Queue]) -> dict[str, 
 def changes(
     path: str, wanted: Mapping[str, Definition], there: Sequence[ScheduleSeen], now: float
 ) -> list[Change]:
-    """Return what to do for each schedule of the file, in its order, then those that are left.
+    """Return the change to each schedule of the file, in its order, then those that are left.
 
     path: of the file. there: those in Redis. now: the clock of Redis.
     Raises WrongSchedule for one that was made by hand; ConfigRefused for a new one whose end is past.
@@ -73,10 +73,10 @@ def changes(
 def apply(
     redis: Redis, steps: Sequence[Change], prunes: bool = False, by: str | None = None
 ) -> list[tuple[str, str]]:
-    """Bring the schedules of the file to Redis. Return each name with what was done: `new`,
-    `changed`, `same`, `left`, `removed`.
+    """Write the schedules of the file to Redis. Return the name of each, and what was done.
 
-    prunes: remove those that are left. by: who does it; this user and host if left out.
+    That is `new`, `changed`, `same`, `left` or `removed`.
+    prunes: remove those that are left. by: who does it. Default: this user and host.
     """
     done, who = [], process.who_of(by)
     for name, what, definition, _ in steps:
@@ -99,14 +99,14 @@ def apply(
 class SchedulesOfFile(NamedTuple):
     """All recurring tasks of a file, for a program that applies them by itself.
 
-    path: of the file. wanted: as `definitions` returns them.
+    path: of the file. wanted: what `definitions` returned.
     """
 
     path: str
     wanted: Mapping[str, Definition]
 
     def apply(self, redis: Redis) -> None:
-        """Bring them to Redis and remove none. What is refused is logged, and nothing is applied.
+        """Write them to Redis and remove none. A refusal is logged, and nothing is applied.
 
         Raises RedisAway, RedisRefused.
         """

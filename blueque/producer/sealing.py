@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def store(redis: Redis, new: NewTask) -> NewTask:
-    """Return a new task as it is stored. Raises InvalidInput: the keys cannot be read, or a listener of
-    1.0.0 would take the task for plain text.
+    """Return a new task as it is stored.
+
+    Raises InvalidInput if the keys cannot be read, or a 1.0.0 listener would take it for plain text.
     """
     sealer = _sealer(redis, new.queue)
     if sealer is None:
@@ -46,7 +47,7 @@ def store_many(redis: Redis, queue: str, new: NewTasks, options: Fields) -> NewT
 
 
 def store_template(redis: Redis, schedule: str, new: NewTask) -> NewTask:
-    """Return what a schedule gives to all its tasks as it is stored. Raises InvalidInput."""
+    """Return the template of a schedule as it is stored. Raises InvalidInput."""
     payloads = redis.settings.payloads
     return new if payloads is None else payloads.unasked(new, schedule)
 

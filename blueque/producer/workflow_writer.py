@@ -1,4 +1,4 @@
-"""Puts a workflow into Redis, some tasks at a time: all of them, or none of them runs."""
+"""Writes a workflow to Redis in parts; none of its tasks runs before all are there."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ LET_GO = 10  # times a hundred tasks that the producer lets go itself
 
 
 class WorkflowWriter:
-    """Writes a workflow, or goes on with what another process has written of it.
+    """Writes a workflow, or continues what another process has written of it.
 
-    tasks: each after all of them for which it waits. keep: as for open_group.
+    tasks: each after all those that it waits for. keep: as for open_group.
     """
 
     def __init__(self, redis: Redis, group: str, keep: int, tasks: Sequence[NewTask]) -> None:
@@ -68,12 +68,12 @@ class WorkflowWriter:
             _require_room(new)
 
     def commit(self, is_again: bool = False) -> bool:
-        """Put all tasks into Redis, or go on where this or another process has stopped. False: there
-        is another group with this name; or this one, with all of its tasks.
+        """Write all tasks, or continue where this or another process stopped.
 
-        is_again: an earlier call may have put all of them there, but was not told.
-        Raises OutcomeUnknown if it stops halfway: nothing runs until it is called again.
-        WrongGroup if it was cancelled before all tasks were there, and perhaps removed since.
+        Return False if another group has this name, or this one has all of its tasks.
+        is_again: an earlier call may have written all of them and lost the answer.
+        Raises OutcomeUnknown if it stops halfway: nothing runs until it is called again. WrongGroup
+            if it was cancelled before all tasks were there, and perhaps removed since.
         """
         state = state_of(self._redis, self._group)
         if state is None:
@@ -99,7 +99,7 @@ class WorkflowWriter:
         return new._replace(conditions={**new.conditions, self._gate: OK})
 
     def _require_others(self) -> None:
-        """Refuse what could not be made. What is there before the workflow does not wait for it."""
+        """Refuse a workflow that could not be made, because tasks outside of it are not there."""
         for some in in_parts(self._outer, CHECKED):
             missing = first_missing(self._redis, some)
             if missing is not None:
@@ -121,7 +121,7 @@ class WorkflowWriter:
             raise
 
     def _was_cancelled(self, error: NoSuchTask | NoSuchGroup) -> bool:
-        """Tell whether that is because the workflow was cancelled, and perhaps removed since."""
+        """Return whether the error means that the workflow was cancelled, and perhaps removed since."""
         seen = groups.load(self._redis, self._group)
         if seen is None:
             return True
@@ -129,7 +129,7 @@ class WorkflowWriter:
         return not seen.is_whole and (lacks_gate or "cancel" in seen.record)
 
     def _is_complete(self) -> bool:
-        """Make all tasks that are not there. Tell whether they are; a failover may have lost some."""
+        """Create all missing tasks. Return whether all exist; a failover may have lost some."""
         made, size = 0, len(self._graph.tasks)
         while made < size:
             tasks = _first_of(self._graph.tasks, made)
@@ -137,7 +137,7 @@ class WorkflowWriter:
         return close_graph(self._redis, self._graph, time.time()) >= size
 
     def _let_go(self) -> None:
-        """Let the first tasks go at once; listeners and schedulers see to the others."""
+        """Release the first tasks at once; listeners and schedulers release the others."""
         gate = gate_of(self._group)
         with suppress(RedisAway, RedisRefused, Contended):
             if finish_group(self._redis, gate, time.time()) != "ended":
@@ -148,8 +148,7 @@ class WorkflowWriter:
 
 
 def in_order(parents: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
-    """Return all tasks, each after those for which it waits; and a path of tasks that wait for each
-    other in a circle, if there is one.
+    """Return all tasks, each after those that it waits for, and a circle of tasks, if there is one.
 
     parents: of each task; others have none.
     """
@@ -174,9 +173,7 @@ def in_order(parents: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]
 
 
 def digest(tasks: Sequence[NewTask], secret: bytes = b"") -> str:
-    """Return a text that is the same for the same tasks in the same order, in any process with the same
-    secret.
-    """
+    """Return a text that identifies these tasks in this order, in any process with the same secret."""
     found = hashlib.sha256(secret)
     for task, queue, parameters, options, conditions, eta in tasks:
         named = dict(options)
@@ -200,7 +197,7 @@ def _require_room(new: NewTask) -> None:
 
 
 def _first_of(tasks: Sequence[NewTask], first: int) -> Sequence[NewTask]:
-    """Return as many tasks from the first one on as one transaction takes."""
+    """Return as many tasks, from this one on, as one transaction takes."""
     own, others = set[str](), set[str]()
     links = size = 0
     for place, new in enumerate(tasks[first : first + MOST_TASKS], first):

@@ -40,7 +40,7 @@ class ParentSeen(NamedTuple):
 
     @property
     def knows(self) -> bool:
-        """Tell whether the parent knows that the task waits for it."""
+        """Return whether the parent knows that the task waits for it."""
         return None not in (self.dependents, self.score)
 
     @property

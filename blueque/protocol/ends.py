@@ -179,7 +179,7 @@ def end(redis: Redis, attempt: AttemptRef, how: End, now: float) -> Ended:
 
 
 def _has_ended_so(how: End, token: str | None, fields: TaskFields) -> bool:
-    """Tell whether an earlier try has recorded this end."""
+    """Return whether an earlier try has recorded this end."""
     if fields.finished_by != token:
         return False
     return fields.status == how.status if how.status in FINISHED else token is not None

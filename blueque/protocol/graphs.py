@@ -160,8 +160,8 @@ def _require_ours(graph: Graph, found: _Record) -> _Record:
 
 
 def _is_ours(graph: Graph, found: _Record) -> bool:
-    """Tell whether a group is this workflow. Raises WrongGroup if it is one that is not
-    complete, and will not be, or not by us.
+    """Return whether a group is this workflow. Raises WrongGroup if it is one that is not complete,
+    and will not be, or not by us.
     """
     if found.gate is not None and found.state != MAKING:
         raise was_cancelled(graph.group)

@@ -67,8 +67,8 @@ class MemberBatch:
         return [self.ids[number] for number in chosen]
 
     def is_opened_so(self, found: FoundParents) -> bool:
-        """Tell whether the group was opened with what these tasks wait for. Then it was seen that all
-        of it was there; what has gone since `recheck` sees to.
+        """Return whether the group was opened with what these tasks wait for. Then it was seen that
+        all of it was there; what has gone since `recheck` sees to.
         """
         return found.is_opened_with(self.group, self.links.conditions)
 

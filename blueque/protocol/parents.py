@@ -278,7 +278,7 @@ class FoundParents(NamedTuple):
             raise NoSuchGroup(group, is_lost=True)
 
     def is_opened_with(self, group: str, conditions: Mapping[str, str]) -> bool:
-        """Tell whether a group that new tasks join was opened with these conditions."""
+        """Return whether a group that new tasks join was opened with these conditions."""
         after = self.joined[group].after
         return after is not None and conditions_in(group, after) == conditions
 

@@ -137,8 +137,8 @@ def _try(redis: Redis, tried: Mapping[str, Command]) -> dict[str, RedisRefused]:
 
 
 def _is_about(refusal: RedisRefused, rule: str) -> bool:
-    """Tell whether a right is missing, and that of this rule: Redis looks at the keys and channels
-    only of a command that the user may run.
+    """Return whether a right is missing, and that of this rule: Redis looks at the keys and
+    channels only of a command that the user may run.
     """
     is_of_a_key = "access" in refusal.answer
     return refusal.code == "NOPERM" and is_of_a_key != rule.startswith("+")

@@ -84,7 +84,7 @@ def prune(
     """Delete the tasks that are still as they were seen, for which no others wait, and whose end
     their group has noted. Return how many; 0 while a batch is open.
 
-    seen: the oldest first. floor: the list must not become shorter than this.
+    seen: oldest first. floor: the list must not become shorter than this.
     event: recorded in the stream of the queue with it.
     """
     listed = FINISHED_LISTS[status](queue)
@@ -120,7 +120,7 @@ def prune(
 
 
 def _is_as_seen(seen: FinishedTask, fields: RemovableFields, status: str, queue: str) -> bool:
-    """Tell whether a task is still as it was seen to end, and no others wait for it."""
+    """Return whether a task is still as it was seen to end, and no others wait for it."""
     return (
         fields[:2] == (status, queue)
         and ended_at(fields.finished, fields.updated) == seen.at
@@ -201,7 +201,7 @@ class _Deletion(Tries[*Replies]):
 
 
 def _waits(fields: RemovableFields, place: int | None) -> bool:
-    """Tell whether a task waits. place: in the line of 1.0.0."""
+    """Return whether a task waits. place: in the line of 1.0.0."""
     if fields.status == "pending" and fields.line == DEFAULT:
         # Without a place, a listener of 1.0.0 may have popped it and not have written that yet.
         return place is not None

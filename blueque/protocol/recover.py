@@ -325,7 +325,7 @@ def _reassert_look(
 def _may_be_reasserted(
     task: str, fields: Mapping[str, str], ours: Mapping[str, str], is_lasting: bool
 ) -> bool:
-    """Tell whether the task in Redis is gone, or is an earlier state of our task, or was made again.
+    """Return whether the task in Redis is gone, or is an earlier state of our task, or was made again.
 
     is_lasting: we have not been declared dead since we began to watch the attempt.
     """

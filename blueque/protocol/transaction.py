@@ -198,7 +198,7 @@ def _unknown(name: str, look: AnyLook, error: Exception) -> OutcomeUnknown:
 
 
 def _is_forbidden(error: RedisAway) -> bool:
-    """Tell whether this user may not ask for replicas, so that another try is in vain."""
+    """Return whether this user may not ask for replicas, so that another try is in vain."""
     refusal = error.refusal if isinstance(error, NotReplicated) else None
     return refusal is not None and refusal.code == "NOPERM"
 
@@ -284,7 +284,7 @@ def _execute(
 
 
 def _is_of_a_record(reply: Any) -> bool:
-    """Tell whether a command failed that records what only people read: no task stops for that."""
+    """Return whether a command failed that records what only people read: no task stops for that."""
     return isinstance(reply, RedisRefused) and reply.command.partition(" ")[2].startswith(_RECORDS)
 
 

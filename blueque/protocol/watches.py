@@ -69,7 +69,7 @@ class Known(NamedTuple):
         return not self.exists and self.kept is None
 
     def is_of(self, mark: str) -> bool:
-        """Tell whether the call with this mark has made it."""
+        """Return whether the call with this mark has made it."""
         return mark in (self.made_by, self.kept)
 
 

@@ -1,4 +1,4 @@
-"""Waits for the ends of tasks in an event loop: all waiters share one connection."""
+"""Waits for the ends of tasks in an event loop. All waiters share one connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def statuses_of(redis: Redis, ids: Sequence[str]) -> dict[str, str]:
 
 
 class _Ends(Watcher):
-    """Watches tasks that come and go while it looks, and yields them without their fields.
+    """Watches tasks that are added and removed while it watches; yields their ends without fields.
 
     gone: the errors for those that were deleted.
     """
@@ -70,7 +70,7 @@ class _Ends(Watcher):
 
 
 class Waiters:
-    """All that wait for tasks by one client in one event loop."""
+    """All waits for tasks through one client in one event loop."""
 
     def __init__(self, redis: Redis) -> None:
         self.ends = _Ends(redis)
@@ -80,9 +80,9 @@ class Waiters:
         self._is_closed = False
 
     def begin(self, statuses: Mapping[str, str | None], told: Told) -> None:
-        """Put the id of each task into `told` when it ends, or NoSuchTask if it is deleted. If Redis
-        goes away, the wait goes on; if it refuses to answer, RedisRefused is put there.
+        """Put the id of each task into `told` when it ends, or NoSuchTask if it is deleted.
 
+        An outage of Redis does not end the wait. If Redis refuses to answer, RedisRefused is put there.
         statuses: of the tasks as they were just before.
         """
         if self._is_closed:
@@ -96,7 +96,7 @@ class Waiters:
             self.watching = asyncio.ensure_future(self._watch())
 
     def end(self, told: Told, ids: Sequence[str]) -> None:
-        """Wait no longer for those of these tasks that have not ended."""
+        """Stop waiting for those of these tasks that have not ended."""
         for task_id in ids:
             waiting = self.waiting.get(task_id)
             if waiting is not None:
@@ -107,11 +107,11 @@ class Waiters:
             self._news.set()
 
     def statuses(self, ids: Sequence[str]) -> dict[str, str | None]:
-        """Return the last status that was seen of each task."""
+        """Return the last known status of each task."""
         return {task_id: self.ends.statuses.get(task_id) for task_id in ids}
 
     async def close(self) -> None:
-        """Stop looking. RedisAway is told to all that still wait."""
+        """Stop watching. All waits that are left get RedisAway."""
         self._is_closed = True
         for task_id in [*self.waiting]:
             self._tell(task_id, _closed())
@@ -120,11 +120,11 @@ class Waiters:
             await asyncio.wait({self.watching})
 
     def drop(self) -> None:
-        """Close the connection of those that no longer look."""
+        """Close the connection after the last wait."""
         self.ends.close()
 
     async def _watch(self) -> None:
-        """Look at the tasks as long as anybody waits for one."""
+        """Watch the tasks until no wait is left."""
         outage = Outage("Redis answers again")
         try:
             while self.waiting:
@@ -150,7 +150,7 @@ class Waiters:
             self._tell(error.task_id, error)
 
     def _tell(self, task_id: str, what: str | Exception) -> None:
-        """Tell all that wait for a task. They wait for it no longer."""
+        """Tell all waits for a task, which end with that."""
         for told in self.waiting.get(task_id, ()):
             told.put_nowait(what)
         self._forget(task_id)
@@ -160,7 +160,7 @@ class Waiters:
         self.ends.remove(task_id)
 
     async def _unless_news(self, rest: Coroutine[Any, Any, None]) -> None:
-        """Rest, but not longer than until there is news."""
+        """Rest until there is news, at the longest."""
         resting = asyncio.ensure_future(rest)
         news = asyncio.ensure_future(self._news.wait())
         try:

@@ -1,4 +1,4 @@
-"""The beats of the listeners of many queues, for a judge that looks often."""
+"""The heartbeats of the listeners of many queues, for a judge that checks often."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUEUES_AT_ONCE = 500  # queues in one write
 
 
 class Beats:
-    """Looks at queues as `membership.observe` does, mostly with one command in place of three."""
+    """Checks queues as `membership.observe` does, usually with one command instead of three."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._tracked = Tracked(connect)
@@ -28,7 +28,7 @@ class Beats:
     def with_listeners(self, queues: Sequence[str]) -> set[str]:
         """Return which queues have a listener, or a started task, which names one.
 
-        One command for each 500 queues while none has. Raises RedisAway.
+        One command for each 500 queues if there is none. Raises RedisAway.
         """
         found: set[str] = set()
         for some in in_parts(queues, QUEUES_AT_ONCE):
@@ -41,7 +41,7 @@ class Beats:
         return found
 
     def forget(self, queue: str) -> None:
-        """Forget what was seen of a queue."""
+        """Forget the observations of a queue."""
         self._seen.pop(queue, None)
 
     def close(self) -> None:

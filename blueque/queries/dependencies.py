@@ -38,7 +38,7 @@ class Condition(NamedTuple):
 
     @property
     def verdict(self) -> str | None:
-        """The mark that the condition has, or gets soon; None: the other task has not decided it."""
+        """The mark that the condition has, or soon gets; None: the other task has not decided it."""
         return self.kind if is_marked(self.kind) else mark(self.kind, self.task.status)
 
     @property
@@ -47,25 +47,25 @@ class Condition(NamedTuple):
 
     @property
     def is_broken(self) -> bool:
-        """Tell whether the other task has ended in another way than wanted. It may run again."""
+        """Return whether the other task did not end as wanted. It may run again."""
         return self.verdict is None and self.task.status in FINISHED
 
     @property
     def cannot_be_met(self) -> bool:
-        """Tell whether it is never met unless a person acts."""
+        """Return whether it stays unmet unless a person acts."""
         return self.is_broken or self.verdict == "-gone"
 
     @property
     def is_blocked(self) -> bool:
-        """Tell whether the other task waits for others itself."""
+        """Return whether the other task is waiting for others itself."""
         return self.verdict is None and self.task.status == "blocked"
 
 
 class Dependencies(NamedTuple):
     """What a task waits for, and which tasks wait for it.
 
-    is_gated: it waits until all tasks of its workflow are there, or would have.
-    dependents: how many tasks wait for it; first: FIRST of them at most.
+    is_gated: it waits, or waited, until all tasks of its workflow exist.
+    dependents: how many tasks wait for it; first: at most FIRST of them.
     """
 
     conditions: Sequence[Condition] = ()
@@ -78,7 +78,7 @@ NONE = Dependencies()
 
 
 def dependencies(redis: Redis, task: Task) -> Dependencies:
-    """Return both: two round trips; none for a task without."""
+    """Return both: two round trips; none for a task without dependencies."""
     if task.after is None and task.fields.get("dependents") is None:
         return NONE
     key = keys.dependents(task.id)
@@ -97,9 +97,9 @@ def load_all(redis: Redis, names: Iterable[str]) -> dict[str, Task]:
 def tasks_and_groups(names: Iterable[str]) -> Reader[dict[str, Task]]:
     """Read tasks, and groups by their names in conditions: one round trip.
 
-    A group has the form of a task with the fields status (`open`, `complete`, `failed`), state (that
-    of its record), members, open and bad: the numbers of its tasks, of those that have not ended,
-    and of those that have ended and are not complete.
+    A group has the form of a task, with the fields status (`open`, `complete`, `failed`), state (of
+    its record), members (how many), open (how many have not ended) and bad (how many ended without
+    being complete).
     """
     unique = dict.fromkeys(names)
     groups = {name: group for name in unique if (group := group_of(name)) is not None}
@@ -126,41 +126,41 @@ def _group(name: str, group: str) -> Reader[Task]:
 
 
 def parents_of(reply: Sequence[str]) -> list[str]:
-    """Return the ids of the tasks on which there is a condition, given the reply to HGETALL."""
+    """Return the ids of the tasks in conditions, from the reply to HGETALL."""
     return [*without_gate(as_hash(reply))]
 
 
 def count_awaited(redis: Redis, ids: Sequence[str]) -> int:
-    """Return for how many of these tasks others wait, as far as they know: one round trip."""
+    """Return how many of these tasks others wait for, as far as they know: one round trip."""
     asked: list[Command] = [("HEXISTS", keys.task(task), "dependents") for task in ids]
     return sum(redis.read(*asked))
 
 
 def dependents_and_group(redis: Redis, task_id: str) -> tuple[bool, str | None]:
-    """Tell whether others wait for a task, as far as it knows, and to which group it belongs."""
+    """Return whether others wait for a task, as far as it knows, and its group."""
     ((dependents, group),) = redis.read(("HMGET", keys.task(task_id), "dependents", "group"))
     return dependents is not None, group
 
 
 def dependents_from(redis: Redis, key: str, first: int, count: int) -> list[str]:
-    """Return dependents of a task or a group, from the one at this place on, by the key of them."""
+    """Return dependents of a task or a group from this place on. key: of the dependents."""
     (found,) = redis.read(("ZRANGE", key, first, first + count - 1))
     return list(found)
 
 
 def kinds(redis: Redis, task_id: str) -> dict[str, str]:
-    """Return the condition on each task that a task waits for, as it is recorded: one round trip."""
+    """Return the recorded condition on each task that a task waits for: one round trip."""
     (reply,) = redis.read(("HGETALL", keys.conditions(task_id)))
     return as_hash(reply)
 
 
 def without_gate(conditions: Mapping[str, str]) -> dict[str, str]:
-    """Return the conditions on tasks, and on groups that a person knows."""
+    """Return the conditions without that on the gate of a workflow."""
     return {name: kind for name, kind in conditions.items() if not is_gate(group_of(name) or "")}
 
 
 def dependencies_of(reply: Sequence[str], tasks: Mapping[str, Task]) -> Dependencies:
-    """Return what a task waits for, given its conditions as the reply to HGETALL.
+    """Return what a task waits for, from the reply to HGETALL for its conditions.
 
     tasks: snapshots of all that the conditions name.
     """
@@ -181,11 +181,11 @@ def broken_in(redis: Redis, queues: Sequence[str]) -> dict[str, list[Task]]:
 
 
 def broken(redis: Redis, ids: Sequence[str], most: int) -> dict[str, list[Task]]:
-    """Return the tasks that hold up each of these blocked tasks, if any do: they have ended in
-    another way than wanted, or are gone. Also tasks that hold up what it waits for: LEVELS up at
-    most, and in `most` blocked tasks at most. Two round trips for BLOCKED_AT_ONCE tasks of a level.
+    """Return the tasks that hold up each of these blocked tasks.
 
-    Those that are about to be cancelled for that are left out.
+    They did not end as wanted, or are gone. They may hold up a task that it waits for: at most
+    LEVELS up, and in at most `most` blocked tasks. Two round trips for BLOCKED_AT_ONCE tasks of a
+    level. Tasks that are about to be cancelled for that reason are left out.
     """
     known: dict[str, _Waiting] = {}
     level = [*ids]
@@ -205,9 +205,10 @@ def broken(redis: Redis, ids: Sequence[str], most: int) -> dict[str, list[Task]]
 
 
 def causes(redis: Redis, tasks: Iterable[Task]) -> dict[str, list[Task]]:
-    """Return, for each of these tasks that was cancelled because of another one, the chain of causes by
-    its id: the task or group that it was cancelled for, then the cause of that one, and so on up
-    to the first cause. At most LEVELS, one round trip for each.
+    """Return, for each task that was cancelled because of another one, the chain of causes.
+
+    It has the task or group that caused the cancellation, then the cause of that, up to the first
+    cause. At most LEVELS, one round trip for each.
     """
     found = {task.id: [task] for task in tasks if _is_cancelled_for_another(task)}
     for _ in range(LEVELS):
@@ -247,7 +248,7 @@ def _waiting(task: str) -> Reader[Sequence[Any]]:
 
 
 def _is_ending(task: str, known: Mapping[str, _Waiting], seen: Set[str] = frozenset()) -> bool:
-    """Tell whether a blocked task is about to be cancelled for one that it waits for."""
+    """Return whether a blocked task is about to be cancelled because of a task that it waits for."""
     if task not in known or task in seen or known[task].broken != CANCEL:
         return False
     return any(
@@ -258,7 +259,7 @@ def _is_ending(task: str, known: Mapping[str, _Waiting], seen: Set[str] = frozen
 
 
 def _holders(task: str, known: Mapping[str, _Waiting]) -> list[Task]:
-    """Return the tasks that hold it up, the nearest first."""
+    """Return the tasks that hold it up, nearest first."""
     if _is_ending(task, known):
         return []
     found: dict[str, Task] = {}

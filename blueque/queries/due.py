@@ -1,6 +1,4 @@
-"""What falls due: tasks that must start by a time, ends of tasks that their dependents may not know,
-and blocked tasks that are to be compared with those for which they wait.
-"""
+"""What falls due: deadlines for starting, unsettled ends of tasks, and blocked tasks to recheck."""
 
 from __future__ import annotations
 
@@ -11,8 +9,8 @@ from blueque.model import keys
 
 
 def expiring(redis: Redis, most: int) -> tuple[float, dict[str, float]]:
-    """Return the clock of Redis, and until when tasks must have started, by id, the earliest first;
-    at most so many.
+    """Return the time of Redis, and by when tasks must have started, by id, earliest first; at most
+    `most`.
     """
     clock, found = redis.read(("TIME",), ("ZRANGE", keys.EXPIRING, 0, most - 1, "WITHSCORES"))
     return time_of(clock), as_scores(found)
@@ -24,7 +22,7 @@ def queues_of(redis: Redis, tasks: Sequence[str]) -> list[str | None]:
 
 
 def unsettled_tasks(redis: Redis, before: float, limit: int) -> list[str]:
-    """Return tasks that ended before this Unix time and are not settled, the oldest first."""
+    """Return tasks that ended before this Unix time and are not settled, oldest first."""
     (found,) = redis.read(
         ("ZRANGEBYSCORE", keys.UNSETTLED_TASKS, "-inf", before, "LIMIT", 0, limit)
     )
@@ -32,7 +30,7 @@ def unsettled_tasks(redis: Redis, before: float, limit: int) -> list[str]:
 
 
 def with_blocked_tasks(redis: Redis, queues: Sequence[str]) -> list[str]:
-    """Return those of the queues that have blocked tasks: in most cases none."""
+    """Return the queues that have blocked tasks: usually none."""
     (count,) = redis.read(("EXISTS", *map(keys.blocked, queues)))
     if not count or len(queues) == 1:
         return [*queues] if count else []
@@ -41,6 +39,6 @@ def with_blocked_tasks(redis: Redis, queues: Sequence[str]) -> list[str]:
 
 
 def tasks_to_recheck(redis: Redis, queue: str, now: float, limit: int) -> list[str]:
-    """Return blocked tasks of a queue that `recheck` is to look at by now."""
+    """Return blocked tasks of a queue that `recheck` must check by now."""
     (due,) = redis.read(("ZRANGEBYSCORE", keys.blocked(queue), "-inf", now, "LIMIT", 0, limit))
     return list(due)

@@ -1,7 +1,7 @@
 """The failed tasks of queues, grouped by error type, and the newest of each group.
 
-Bounded: of each queue a number of the newest failed tasks is read. Older failures are counted by
-    day, see statistics.py.
+Reads are bounded: a number of the newest failed tasks of each queue. Older failures are counted by
+day, see statistics.py.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ UNKNOWN = "-"  # the type of a task that 1.0.0 has failed
 class Kind(NamedTuple):
     """The failures of one queue with one error type.
 
-    attempts: how many attempts failed so within the days, with those that were retried; listeners
+    attempts: how many attempts failed this way within the days, including retried ones; listeners
         of 1.0.0 do not count them.
     failed: how many of the tasks that were read are failed with it now.
-    newest: the id of the last of them, `at`: when it failed, in Unix seconds, and its `error`;
+    newest: the id of the last of them; `at`: when it failed, in Unix seconds; and its `error`.
         None: there is none.
     """
 
@@ -47,8 +47,8 @@ class Kind(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """kinds: by queue, the most frequent first. looked_at: of each queue with more failed tasks,
-    how many were read.
+    """kinds: by queue, most frequent first. looked_at: for each queue with more failed tasks, how
+    many were read.
     """
 
     kinds: list[Kind]
@@ -57,8 +57,9 @@ class Failures(NamedTuple):
 
 
 def failures(redis: Redis, queues: Sequence[str], days: int) -> Failures:
-    """Return what failed in these queues within `days` days, and what is failed now: five round
-    trips, or more for many days of many queues, see `statistics.load`.
+    """Return what failed in these queues within `days` days, and what is failed now.
+
+    Five round trips, or more for many days of many queues, see `statistics.load`.
     """
     if not queues:
         return Failures([], 0, [])
@@ -83,7 +84,7 @@ def failures(redis: Redis, queues: Sequence[str], days: int) -> Failures:
 def _add_failed(
     redis: Redis, kinds: dict[tuple[str, str], Kind], lists: Mapping[str, Sequence[str]]
 ) -> None:
-    """Count the failed tasks of each kind, and note the newest."""
+    """Count the failed tasks of each kind, and remember the newest."""
     entries = [(queue, task_id) for queue, ids in lists.items() for task_id in ids]
     reads = [("HMGET", keys.task(task_id), *_FIELDS) for _, task_id in entries]
     hashes = redis.read(*reads)
@@ -98,7 +99,7 @@ def _add_failed(
 
 
 def _with_errors(redis: Redis, kinds: Sequence[Kind]) -> list[Kind]:
-    """Add the error of the newest task of each kind. Errors may be long; the others are not needed."""
+    """Add the error of the newest task of each kind. The others are not needed and may be long."""
     named = [kind.newest for kind in kinds if kind.newest is not None]
     errors = redis.read(*[("HGET", keys.task(task_id), "error") for task_id in named])
     texts = {task_id: _shortened(text) for task_id, text in zip(named, errors, strict=True) if text}
@@ -106,9 +107,7 @@ def _with_errors(redis: Redis, kinds: Sequence[Kind]) -> list[Kind]:
 
 
 def _shortened(text: str) -> str:
-    """Return an error; of a long error the beginning and the last line, where a program says what
-    was wrong.
-    """
+    """Return an error; of a long one the beginning and the last line, which usually names the cause."""
     if len(text) <= WORDS:
         return text
     first, *more = text.strip().split("\n")

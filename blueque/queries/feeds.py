@@ -1,4 +1,4 @@
-"""Feeds: how far each has come, and which files it has fed. docs/protocol/feeds.md, "Feeds"."""
+"""Feeds: the progress of each, and the files that it has fed. docs/protocol/feeds.md, "Feeds"."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ def marks(redis: Redis, queue: str, feed: str) -> dict[str, str]:
 
 
 def load_all(redis: Redis, queues: Sequence[str]) -> list[dict[str, str]]:
-    """Return the records of all feeds of these queues, of each in the order in which they finished, open
-    feeds last: two round trips.
+    """Return the records of all feeds of these queues: two round trips.
+
+    For each queue in the order in which they finished, open feeds last.
     """
     names = redis.read(*[("ZRANGE", keys.feeds(queue), 0, -1) for queue in queues])
     readers = {queue: records(queue, some) for queue, some in zip(queues, names, strict=True)}
@@ -46,9 +47,11 @@ def load_all(redis: Redis, queues: Sequence[str]) -> list[dict[str, str]]:
 
 
 def records(queue: str, names: Iterable[str]) -> Reader[list[dict[str, str]]]:
-    """Read the records of these feeds of a queue: one round trip. That of a dead feeder comes without
-    its token: one whose process is gone from this host, or that has given no sign of life for a
-    minute. A record that has expired, or is not that of a feed, is left out.
+    """Read the records of these feeds of a queue: one round trip.
+
+    The record of a dead feeder comes without its token: its process is gone from this host, or it
+    gave no sign of life for a minute. Records that have expired, or are not those of a feed, are
+    left out.
     """
     replies = yield [
         command
@@ -66,7 +69,7 @@ def records(queue: str, names: Iterable[str]) -> Reader[list[dict[str, str]]]:
 
 
 def is_process_gone(fields: Record) -> bool:
-    """Tell whether the process of a feeder has certainly ended: it was on this host."""
+    """Return whether the process of a feeder, on this host, has certainly ended."""
     return process.is_gone(process.pid_of(fields.get("pid", "")), fields)
 
 
@@ -76,14 +79,14 @@ def numbers(fields: Record) -> dict[str, Any]:
 
 
 def parsed(fields: Record) -> dict[str, Any]:
-    """Return all fields of a record, the numbers as numbers. A malformed number is left out."""
+    """Return all fields of a record, numbers as numbers. A malformed number is left out."""
     return {name: text for name, text in fields.items() if name not in TYPES} | numbers(fields)
 
 
 def state_of(fields: Record) -> tuple[str, float | None]:
-    """Return the state of a feed, and since when it has been in it.
+    """Return the state of a feed, and since when.
 
-    finished; feeding; stopped: there is more to feed, and no feeder, or a dead one.
+    finished; feeding; stopped: there is more to feed, and no live feeder.
     """
     values = numbers(fields)
     if "token" in fields:
@@ -104,7 +107,7 @@ class Lines(NamedTuple):
 
 
 def lines(redis: Redis, queue: str) -> Lines:
-    """Return what says how many tasks of a queue wait, and may wait."""
+    """Return how many tasks of a queue wait, and how many may wait."""
     names, most = redis.read(
         ("ZRANGE", keys.lines(queue), 0, -1), ("HGET", keys.settings(queue), "max_pending")
     )

@@ -29,7 +29,7 @@ class Stock(NamedTuple):
 
 
 def is_any(redis: Redis, places: Sequence[Place]) -> bool:
-    """Tell whether there is any task in these lists: one command."""
+    """Return whether there is a task in any of these lists: one command."""
     return bool(redis.read(("EXISTS", *[place.key for place in places]))[0])
 
 
@@ -80,7 +80,7 @@ def oldest(
 
 
 def from_tail(redis: Redis, place: Place, passed: int, count: int) -> list[str]:
-    """Return `count` ids of a list, oldest first, behind those that are passed: one command."""
+    """Return `count` ids of a list, oldest first, after the first `passed`: one command."""
     (ids,) = redis.read(("LRANGE", place.key, -passed - count, -passed - 1))
     return list(reversed(ids))
 
@@ -89,7 +89,7 @@ _OF_ENDED = ("status", "queue", "finished", "updated", "dependents", "group")
 
 
 def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[FinishedTask | None]:
-    """Return when each of these tasks of one list ended. None: it has not ended in that status."""
+    """Return when each of these tasks of one list ended. None: it did not end in that status."""
     return _seen(redis, [(place, task) for task in tasks])
 
 

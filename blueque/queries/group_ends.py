@@ -46,7 +46,7 @@ class GroupWatcher(Watcher):
         yield from ()
 
     def _is_any_put_in_line_again(self) -> bool:
-        """Tell whether a person has just requeued a failed member, and the group has not noted it."""
+        """Return whether a failed member was just requeued and the group has not recorded it."""
         unsettled = ("ZRANGE", keys.UNSETTLED_MEMBERS, 0, UNSETTLED_AT_ONCE - 1)
         (tasks,) = replies = self._tracked.exchange(unsettled)
         raise_refusal(replies)

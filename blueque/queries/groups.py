@@ -1,4 +1,4 @@
-"""How far groups of tasks are, and who their members are."""
+"""The progress of groups of tasks, and their members."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ WAITERS = 1000  # tasks that wait for a group that are looked at
 
 
 class GroupSeen(NamedTuple):
-    """How far a group is.
+    """The progress of a group.
 
-    record: its fields, see docs/protocol/groups.md, "Groups of tasks". `made_by` is what has made
-        the group: `batch of [queue]`, a call with keys, which also closes it; or the digest
-        of a workflow. A group that a program or person has opened has none.
+    record: its fields, see docs/protocol/groups.md, "Groups of tasks". `made_by` is its maker:
+        `batch of [queue]`, a call with keys, which also closes it; or the digest of a workflow. A
+        group that a program or person opened has none.
     members: how many tasks have joined it. open: how many of them are not known to have ended.
-    bad: how many have ended and are not complete. waiting: how many tasks wait for the group, and
-        have not ended themselves; of more than WAITERS, those further ones are not looked at.
-    cancelled_waiters: how many tasks have waited for it, but were cancelled: they would wait again
-        if they were requeued.
+    bad: how many ended without being complete.
+    waiting: how many unfinished tasks wait for the group. Beyond WAITERS they are not checked.
+    cancelled_waiters: how many tasks waited for it and were cancelled: if requeued, they would wait
+        again.
     """
 
     name: str
@@ -56,30 +56,33 @@ class GroupSeen(NamedTuple):
 
     @property
     def state(self) -> str:
-        """open, closed or ended; making: not all tasks of a workflow are there. None of them
-        runs, and no other task joins it or waits for it.
+        """open, closed or ended; making: not all tasks of a workflow are there.
+
+        Then none of them runs, and no other task joins it or waits for it.
         """
         return str(self.record.get("state", ""))
 
     @property
     def kind(self) -> str:
-        """What it is: workflow, if it was made as a whole, or group."""
+        """workflow, if it was made as a whole; else group."""
         return "workflow" if is_of_workflow(self.record.get("made_by")) else "group"
 
     @property
     def is_whole(self) -> bool:
-        """False: a workflow whose tasks are not all there."""
+        """Whether all tasks are there; False for an incomplete workflow."""
         return "gate" not in self.record
 
     @property
     def is_cancelling(self) -> bool:
-        """It was cancelled, and some of its tasks have not ended."""
+        """Whether it was cancelled and some of its tasks have not ended."""
         return "cancel" in self.record and self.state != "ended" and self.open > 0
 
     @property
     def is_deleted_with_tasks(self) -> bool:
-        """Whether its tasks are deleted with it: those of a workflow that was cancelled before all
-        were there. None has run.
+        """Whether its tasks are deleted with it: it is a workflow that was cancelled while
+        incomplete.
+
+        None of its tasks has run.
         """
         is_awaited = self.waiting or self.cancelled_waiters
         return not self.is_whole and self.state == "ended" and not is_awaited
@@ -106,7 +109,7 @@ class Member(NamedTuple):
 
 
 def look_at(redis: Redis, tasks: Sequence[str]) -> list[Member]:
-    """Return members as they are now. One whose key has a wrong type is left out."""
+    """Return the present state of members. One whose key has a wrong type is left out."""
     if not tasks:
         return []
     replies = redis.answers(*[("HMGET", keys.task(task), *Member._fields[1:]) for task in tasks])
@@ -118,9 +121,7 @@ def look_at(redis: Redis, tasks: Sequence[str]) -> list[Member]:
 
 
 def not_whole(redis: Redis, tasks: Sequence[str]) -> dict[str, WrongGroup]:
-    """Return those of these tasks that `requeue` refuses because the tasks of their workflow are not
-    all there, and what it says of each.
-    """
+    """Return the tasks that `requeue` refuses because their workflow is incomplete, with the errors."""
     found: dict[str, WrongGroup] = {}
     for some in in_parts(tasks, TASKS_AT_ONCE):
         found |= _not_whole(redis, look_at(redis, some))
@@ -159,25 +160,26 @@ def _condition_on_gate(task: str, group: str) -> Reader[str | None]:
 
 
 def pick(redis: Redis, group: str, count: int) -> list[str]:
-    """Return some of the open members of a group, picked at random."""
+    """Return a random sample of the open members of a group."""
     (tasks,) = redis.read(("SRANDMEMBER", keys.open_members(group), count))
     return list(tasks)
 
 
 def load(redis: Redis, name: str) -> GroupSeen | None:
-    """Return how far a group is; None: there is no such group."""
+    """Return the progress of a group; None: there is no such group."""
     return read(redis, group_seen(name))
 
 
 def load_named(redis: Redis, names: Sequence[str]) -> list[GroupSeen]:
-    """Return how far these groups are, without those that do not exist."""
+    """Return the progress of these groups, without those that do not exist."""
     found = read(redis, of_each({name: group_seen(name) for name in names}))
     return [group for group in found.values() if group is not None]
 
 
 def group_seen(name: str) -> Reader[GroupSeen | None]:
-    """Read how far a group is; None: there is no such group. One round trip, and two more if tasks
-    wait for it.
+    """Read the progress of a group; None: there is no such group.
+
+    One round trip, and two more if tasks wait for it.
     """
     record, members, left, bad, waiting = yield [
         ("HGETALL", keys.group(name)),
@@ -193,7 +195,7 @@ def group_seen(name: str) -> Reader[GroupSeen | None]:
 
 
 def _ended_waiters(name: str) -> Reader[int]:
-    """Read how many of the first tasks that were made to wait for a group have ended."""
+    """Read how many of the first tasks that waited for a group have ended."""
     (tasks,) = yield [("ZRANGE", keys.awaiting(name), 0, WAITERS - 1)]
     states = yield [("HGET", keys.task(task), "status") for task in tasks]
     return sum(state in FINISHED for state in states)
@@ -206,7 +208,7 @@ def names(redis: Redis) -> list[str]:
 
 
 def load_all(redis: Redis) -> list[GroupSeen]:
-    """Return how far all groups are, the newest first."""
+    """Return the progress of all groups, newest first."""
     found = load_named(redis, names(redis))
     return sorted(found, key=lambda each: each.record.get("created", 0.0), reverse=True)
 
@@ -218,7 +220,7 @@ def members(redis: Redis, name: str, first: int = 0, count: int = 100) -> list[s
 
 
 def held(redis: Redis, names: Iterable[str], now: float) -> set[str]:
-    """Return those of these groups whose members stay until they were collected."""
+    """Return the groups whose members are kept until they are collected."""
     wanted = [*names]
     if not wanted:
         return set()
@@ -228,9 +230,9 @@ def held(redis: Redis, names: Iterable[str], now: float) -> set[str]:
 
 
 def bad_members(redis: Redis, name: str, limit: int | None = None) -> list[str]:
-    """Return the ids of the members that have ended and are not complete, sorted.
+    """Return the ids of the members that ended without being complete, sorted.
 
-    limit: at most so many, picked at random.
+    limit: at most this many, a random sample.
     """
     key = keys.bad_members(name)
     (ids,) = redis.read(("SMEMBERS", key) if limit is None else ("SRANDMEMBER", key, limit))
@@ -238,7 +240,7 @@ def bad_members(redis: Redis, name: str, limit: int | None = None) -> list[str]:
 
 
 def count_gone(redis: Redis, name: str, *, only_bad: bool = False) -> int:
-    """Return how many of the first members are not in Redis any more: they were archived or deleted.
+    """Return how many of the first members are no longer in Redis: they were archived or deleted.
 
     only_bad: count only those that were not complete.
     """

@@ -1,4 +1,4 @@
-"""What groups of tasks have that may need attention."""
+"""The facts about groups of tasks that may need attention."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _OF_GROUPS = ("state", "created", "updated", "cancel")
 
 
 class Unclosed(NamedTuple):
-    """A group that its producer has not closed, and for which it may do nothing more.
+    """A group that its producer has not closed and may have forgotten.
 
-    state: open, or making: not all tasks of a workflow are there. since: when the last of its tasks
-        came, or when it was opened.
+    state: open, or making: not all tasks of a workflow are there. since: when its last task was
+        added, or when it was opened.
     """
 
     group: str
@@ -33,8 +33,8 @@ class Unclosed(NamedTuple):
 class Groups(NamedTuple):
     """The groups of tasks, at most MAX_GROUPS.
 
-    unended: how many have not ended. bad: how many have members that have ended and are not
-        complete. holders: those that have ended and hold up tasks, by their names in conditions.
+    unended: how many have not ended. bad: how many have members that ended without being complete.
+    holders: those that have ended and hold up tasks, by their names in conditions.
     """
 
     unended: int = 0
@@ -43,13 +43,13 @@ class Groups(NamedTuple):
     unclosed: Sequence[Unclosed] = ()
 
     def holding(self, found: Mapping[str, Holder]) -> Groups:
-        """Return the same with those of the holders that hold up tasks. found: these, by name."""
+        """Keep the holders that hold up tasks. found: these, by name."""
         holders = (each.task for each in self.holders)
         return self._replace(holders=tuple(found[name] for name in holders if name in found))
 
 
 def groups(names: Sequence[str]) -> Reader[Groups]:
-    """Read what these groups have that may need attention: one round trip."""
+    """Read the facts about these groups that may need attention: one round trip."""
     found = yield from of_each({name: _ends(name) for name in names})
     bad = {name: record for name, (record, _, size, _) in found.items() if size}
     # Of others it is not decided how they end.
@@ -64,8 +64,8 @@ def groups(names: Sequence[str]) -> Reader[Groups]:
 
 
 def _ends(name: str) -> Reader[tuple[dict[str, str], int, int, float | None]]:
-    """Read fields of a group, how many of its tasks have not ended, or have ended badly, and when the
-    last of them came.
+    """Read fields of a group, how many of its tasks have not ended or ended badly, and when the
+    last was added.
     """
     record, left, bad, last = yield [
         ("HMGET", keys.group(name), *_OF_GROUPS),

@@ -1,4 +1,4 @@
-"""Workflows whose producer has not made all tasks."""
+"""Incomplete workflows: their producers have not made all tasks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FORGOTTEN = 86400.0  # seconds after which a producer is taken for dead
 
 
 class Unfinished(NamedTuple):
-    """A workflow whose tasks do not run unless its producer goes on.
+    """A workflow whose tasks do not run unless its producer continues.
 
-    updated: as its record has it. tasks: how many are there. age: seconds since the last of them
-        came. is_cancelled: before all were there, and it has ended; age: since then.
+    updated: from its record. tasks: how many exist. age: seconds since the last one was added.
+    is_cancelled: it was cancelled while incomplete, and has ended; age: since then.
     """
 
     group: str
@@ -29,9 +29,7 @@ class Unfinished(NamedTuple):
 
 
 def workflows(redis: Redis, older_than: float) -> list[Unfinished]:
-    """Return the workflows whose tasks are not all there, and that have not changed for so many
-    seconds.
-    """
+    """Return the incomplete workflows that have not changed for so many seconds."""
     time, names = redis.read(("TIME",), ("ZRANGE", keys.GROUPS, 0, -1))
     asked: list[Command] = [("HMGET", keys.group(each), "state", "updated") for each in names]
     replies, now = redis.read(*asked), time_of(time)
@@ -49,8 +47,9 @@ def workflows(redis: Redis, older_than: float) -> list[Unfinished]:
 
 
 def removable(redis: Redis, older_than: float) -> Iterator[Unfinished]:
-    """Yield the workflows that were cancelled before all tasks were there, and for which no task
-    waits, if they ended so many seconds ago, and their time to be kept is over.
+    """Yield cancelled incomplete workflows that may be removed.
+
+    No task waits for them, they ended so many seconds ago, and their `keep` is over.
     """
     (time,) = redis.read(("TIME",))
     for seen in groups.load_all(redis):

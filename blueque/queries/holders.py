@@ -1,4 +1,4 @@
-"""Holders: failed and cancelled tasks, and groups, that hold up the tasks that wait for them."""
+"""Holders: failed and cancelled tasks, and groups, that hold up other tasks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LEAST_HELD = 10
 class Holder(NamedTuple):
     """A failed or cancelled task, and how many blocked tasks it holds up.
 
-    held: without those that were, or are to be, cancelled because of it. If more wait for it than
-        are read, the others count, too.
+    held: without tasks that were, or will be, cancelled because of it. Dependents beyond those that
+        are read count, too.
     broken_by: the task or group that caused its own cancellation.
     """
 
@@ -33,9 +33,7 @@ class Holder(NamedTuple):
 
 
 def holders(found: Sequence[Holder]) -> Reader[dict[str, Holder]]:
-    """Read how many tasks wait on for each of these; return those for which any does, by id. Two
-    round trips.
-    """
+    """Read how many tasks each of these holds up; return those that hold up any, by id. Two round trips."""
     most = max(MAX_HELD // max(len(found), 1), LEAST_HELD)
     every = yield from of_each({holder.task: _holder(holder, most) for holder in found})
     return {name: holder for name, holder in every.items() if holder is not None}

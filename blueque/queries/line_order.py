@@ -1,4 +1,4 @@
-"""Which lines of a queue have work, in which order to try them, and which of their tasks are the oldest."""
+"""The lines of a queue that have work, the order in which to try them, and their oldest tasks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LINES_AT_ONCE = 100  # lines that are read at a time
 class Head(NamedTuple):
     """A line and its next task.
 
-    length: 0 when the line is empty and its name should be dropped.
-    needs: what each of its tasks needs; None when the name of the line makes no sense.
+    length: 0 if the line is empty and its name should be dropped.
+    needs: what each of its tasks needs; None: the name of the line is malformed.
     holders: how many tasks hold the lock that its tasks need. first: the id of the next task.
     """
 
@@ -40,11 +40,11 @@ class Head(NamedTuple):
 
 
 def heads(redis: Redis, queue: str) -> Iterator[Head]:
-    """Yield the lines that have tasks, and the empty lines to drop: highest priority first.
+    """Yield the lines that have tasks, and the empty lines to drop, highest priority first.
 
-    Lines of one priority are in the order in which their next tasks were made. If there are more
-    than a hundred, that holds within each hundred, and the first hundred begins at random so that
-    no line is always last. Two or three round trips for a hundred lines.
+    Lines of one priority are sorted by the age of their next tasks. With more than a hundred, this
+    holds within each hundred, and the first hundred is random so that no line is always last. Two
+    or three round trips for a hundred lines.
     """
     first, count, pending = redis.read(
         ("ZRANGE", keys.lines(queue), 0, LINES_AT_ONCE - 1, "REV"),
@@ -71,8 +71,9 @@ def heads(redis: Redis, queue: str) -> Iterator[Head]:
 
 
 def _equals(redis: Redis, queue: str, score: float, others: Sequence[str]) -> Iterator[Head]:
-    """Yield the lines of one priority, a hundred at a time from a random start; `others` go with
-    the first hundred.
+    """Yield the lines of one priority, a hundred at a time from a random start.
+
+    others: go with the first hundred.
     """
     (left,) = redis.read(("ZCOUNT", keys.lines(queue), score, score))
     at = random.randrange(left) if left > LINES_AT_ONCE else 0
@@ -122,17 +123,14 @@ def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:
 
 
 def age_of(created: str | None) -> float:
-    """Return when a task was made. A task that is gone, or has no such time, comes before all
-    others.
-    """
+    """Return when a task was made. A task that is gone, or has no such time, sorts first."""
     return seconds_of(created) or 0.0
 
 
 def oldest_pending(redis: Redis, queue: str, count: int) -> list[str]:
-    """Return at most so many of the tasks in all lines of a queue, the one that was made first at
-    first. There is none only if none is pending.
+    """Return at most `count` tasks in all lines of a queue, the first made first.
 
-    Of each line its next tasks count as its oldest ones.
+    The next tasks of a line count as its oldest ones. The result is empty only if none is pending.
     """
     seen: list[str] = []
     while True:
@@ -153,7 +151,7 @@ def _next_of_all_lines(redis: Redis, queue: str, count: int) -> list[str]:
 
 
 def _pending(redis: Redis, queue: str, tasks: Sequence[str]) -> list[str]:
-    """Return those of the tasks that are pending in this queue, the one that was made first at first."""
+    """Return the tasks that are pending in this queue, the first made first."""
     if not tasks:
         return []
     asked = [("HMGET", keys.task(task), "status", "queue", "created") for task in tasks]

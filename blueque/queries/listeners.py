@@ -1,4 +1,4 @@
-"""The listeners of all queues, as Redis shows them, and the names by which a person may call them."""
+"""The listeners of all queues, as Redis shows them, and the names that a person may use for them."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _REGISTRATION = (
 class Node(NamedTuple):
     """A listener of one queue, as Redis shows it.
 
-    state: up; draining: it takes nothing new, and leaves; paused: it takes nothing until it is
-        ordered to; silent: its beat has stood still for its lease; unattended: used as a library,
-        without beats; 1.0.0: it has no registration; dead; gone: it has left a task behind and is
-        not registered.
+    state: up; draining: it takes no more tasks and will exit; paused: it takes none until it is
+        ordered to; silent: no heartbeat for its lease; unattended: used as a library, without
+        heartbeats; 1.0.0: it has no registration; dead; gone: it left a task behind and is not
+        registered.
     """
 
     id: str
@@ -86,12 +86,12 @@ class Node(NamedTuple):
 
     @property
     def host(self) -> str:
-        """The id without the number of the process."""
+        """The id without the process id."""
         return self.id.rpartition("_")[0] or self.id
 
     @property
     def is_unheard(self) -> bool:
-        """Whether it should beat, and has not done so for its lease."""
+        """Whether it should beat and has not done so for its lease."""
         return self.state in ("silent", "dead", "gone")
 
     @property
@@ -103,7 +103,7 @@ class Node(NamedTuple):
 
 
 class Stuck(NamedTuple):
-    """A task that SIGKILL does not end, as its listener says it.
+    """A task that SIGKILL does not end, as its listener reports it.
 
     since: when the listener began to end it, in Unix seconds. state: of its process, as in `ps`.
     """
@@ -121,8 +121,9 @@ class Stuck(NamedTuple):
 
 
 class Members(NamedTuple):
-    """The names by which a queue knows its listeners: those that are registered, those that beat,
-    and those that its started tasks name. started: pairs of listener and task.
+    """The listeners of a queue: those that are registered, that beat, or that its started tasks name.
+
+    started: pairs of listener and task.
     """
 
     listeners: Sequence[str] = ()
@@ -169,10 +170,9 @@ def all_listeners(queue: str, now: float) -> Reader[list[Node]]:
 
 
 def listener(queue: str, node: str, is_legacy: bool) -> Reader[tuple[float, float | None, Node]]:
-    """Read the clock of Redis, the last beat of a listener, and the listener without what it holds:
-    one round trip.
+    """Read the time of Redis, the last beat of a listener, and the listener without what it holds.
 
-    is_legacy: it may be one of 1.0.0.
+    One round trip. is_legacy: it may be one of 1.0.0.
     """
     registration, score, time = yield [
         _registration_command(queue, node),
@@ -184,8 +184,9 @@ def listener(queue: str, node: str, is_legacy: bool) -> Reader[tuple[float, floa
 
 
 def held(queue: str, found: Members) -> Reader[list[str]]:
-    """Read the ids of the tasks that these listeners of a queue hold: one round trip. Most started
-    tasks are among them.
+    """Read the ids of the tasks that these listeners of a queue hold: one round trip.
+
+    Most started tasks are among them.
     """
     replies = yield [_held_command(queue, node) for node in found.names]
     return [task for tasks in replies for task in tasks]
@@ -217,13 +218,13 @@ def _node(
 
 
 def has_time(ends_at: str | None, until: float) -> bool:
-    """Tell whether a listener stops no task before that time."""
+    """Return whether a listener stops no task before that time."""
     end = seconds_of(ends_at)
     return end is None or end >= until
 
 
 def puts_in_line(nodes: Iterable[Node]) -> bool:
-    """Tell whether a listener of a queue puts its scheduled tasks in line when they are due."""
+    """Return whether a listener of a queue puts its due tasks in line."""
     return any(node.state == "up" for node in nodes)
 
 
@@ -243,9 +244,7 @@ def find_named(nodes: Sequence[Node], name: str) -> list[Node]:
 
 
 def names_of(node_id: str) -> set[str]:
-    """Return the names of a listener for people: its id and its host, each with and without the
-    domain.
-    """
+    """Return the names of a listener for people: its id and its host, each with and without the domain."""
     host, _, pid = node_id.rpartition("_")
     host = _RANDOM_PART.sub("", host or node_id)
     short = host.partition(".")[0]
@@ -253,9 +252,7 @@ def names_of(node_id: str) -> set[str]:
 
 
 def shared_hosts(nodes: Iterable[Node]) -> dict[str, list[str]]:
-    """Return the host names under which listeners beat on more than one machine, with the boot ids
-    of these machines.
-    """
+    """Return the host names with listeners on more than one machine, with the boot ids of these."""
     boots: dict[str, set[str]] = {}
     for node in nodes:
         # A listener without beats may be from before its machine was restarted.
@@ -265,26 +262,28 @@ def shared_hosts(nodes: Iterable[Node]) -> dict[str, list[str]]:
 
 
 def youngest_beat(nodes: Iterable[Node]) -> float | None:
-    """Return how many seconds ago the one of these listeners that was seen last was seen; None: none ever was."""
+    """Return the age in seconds of the newest beat of these listeners; None: there is none."""
     return min((node.seen for node in nodes if node.seen is not None), default=None)
 
 
 def is_process_gone(node: Node) -> bool:
-    """Tell whether the process of a listener has ended on this host."""
+    """Return whether the process of a listener has ended on this host."""
     known = {"boot": node.boot or "", "ns": node.ns or "", "pid_start": node.pid_start or ""}
     return process.is_gone(process.pid_of(node.id.rpartition("_")[2]), known)
 
 
 def own_host(node: Node) -> str | None:
-    """Return the host name of a listener of this machine that is not a name of the machine; None: it
-    is one, or the listener is elsewhere.
+    """Return the host name in a listener's id if the listener runs here and this machine has
+    another name.
+
+    None: the names agree, or the listener is elsewhere.
     """
     is_here = process.shares_pids({"boot": node.boot or "", "ns": node.ns or ""})
     return node.host if is_here and not hosts.has_been_this_machine(node.host) else None
 
 
 def with_dead(nodes: Iterable[Node]) -> list[Node]:
-    """Mark as dead the listeners whose processes have ended on this host, before others find out."""
+    """Mark as dead the listeners whose processes have ended on this host, before other listeners do."""
     return [node._replace(state="dead") if is_process_gone(node) else node for node in nodes]
 
 
@@ -295,9 +294,9 @@ def _short_names(node: Node) -> tuple[str, str]:
 
 
 def _of_host(nodes: Sequence[Node], host: str) -> list[Node]:
-    """Return the listeners of a host, with those that had to take a name with a random part.
+    """Return the listeners of a host, including those whose name has a random part.
 
-    Another host may have such a name, too: then its boot id is another.
+    Another host may have such a name, too, with another boot id.
     """
     own = [node for node in nodes if node.host == host]
     boots = {node.boot for node in own}
@@ -330,7 +329,7 @@ def _seconds(text: str | None, otherwise: float) -> float:
 
 
 def _parse(members: Iterable[str]) -> list[tuple[str, str]]:
-    """Parse the members of a set of started tasks, without those that another program has written."""
+    """Parse the members of a set of started tasks, without those of other programs."""
     parsed = []
     for member in members:
         try:

@@ -89,8 +89,8 @@ DAY = 86400.0
 class Listing(NamedTuple):
     """Some tasks at one instant.
 
-    more: how many more there are; None: that is not known. looked_at: if not None, only so many of
-        each list were searched.
+    more: how many more there are; None: unknown. looked_at: if not None, only so many of each list
+        were searched.
     """
 
     now: float
@@ -134,7 +134,7 @@ def _count_started(queues: Sequence[str]) -> Reader[int]:
 
 
 def _may_have_more(ids: Sequence[str], length: int, best: Collection[str], limit: int) -> bool:
-    """Tell whether a task of a list behind those that were read may be one of the best."""
+    """Return whether a list may have one of the best tasks after those that were read."""
     return len(ids) <= min(limit, length - 1) and (not ids or ids[-1] in best)
 
 
@@ -158,7 +158,7 @@ def _ordered(
 ) -> list[Task]:
     """Return the tasks of these queues that have one of the statuses, in order.
 
-    Of many tasks only what decides about the order is read, but for the first `limit`.
+    Beyond the first `limit`, only the fields that decide the order are read.
     """
     ids = dict.fromkeys(chain(held, *(ids for ids, _ in lists.values())))
     fields = _ORDER if len(ids) > max(2 * limit, MANY) else SHOWN
@@ -233,7 +233,7 @@ def tasks_shown(ids: Iterable[str], fields: Sequence[str] = SHOWN) -> Reader[dic
 def in_order(tasks: Iterable[Task], turns: Iterable[Task] = ()) -> list[Task]:
     """Sort tasks by status, and within a status as `Inspector.listing` does.
 
-    turns: the pending tasks, the next first.
+    turns: the pending tasks, next first.
     """
     ranks = {task.id: rank for rank, task in enumerate(turns)}
 

@@ -40,14 +40,13 @@ class Overview(NamedTuple):
     """Everything at one instant: queues and nodes by name, running tasks longest first, the records
     of open feeds.
 
-    server: the fields of INFO, and `save` of CONFIG. None: this user has no right to ask for INFO.
+    server: the fields of INFO, and `save` of CONFIG. None: this user may not call INFO.
     printed: when the tasks that have run longest last printed, in Unix seconds, by task id.
-    usual: how long tasks usually run, by queue; tails: what 19 of 20 do not exceed. Both only of
+    usual: how long tasks usually run, by queue; tails: what 19 of 20 do not exceed. Both only for
         the queues whose tasks run longest.
-    ahead: by how many seconds at least the clock of a listener is ahead of that of Redis, by its
-        id. A beat from the future shows it; a clock that is behind cannot be told from a late beat.
-    schedules: those that make the next tasks, and paused ones; failures of each include the
-        task that came last.
+    ahead: how many seconds at least the clock of a listener is ahead of Redis, by its id. A beat in
+        the future shows it; a clock that is behind looks like a late beat.
+    schedules: those that make the next tasks, and paused ones; failures of each include the last task.
     """
 
     now: float
@@ -115,9 +114,7 @@ def overview(redis: Redis, only: Collection[str] | None = None) -> Overview:
 
 
 class _Begun(NamedTuple):
-    """The time, the names of the queues, of groups, those that have not ended first, and of schedules,
-    and what the server says about itself.
-    """
+    """The time, the names of queues, groups (unended first) and schedules, and the facts of the server."""
 
     now: float
     queues: list[str]
@@ -157,7 +154,7 @@ def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
 
 
 def _with_last(schedule: Watched, tasks: Mapping[str, Task]) -> Watched:
-    """Count the task that came last of a schedule among its failures."""
+    """Count the last task of a schedule among its failures."""
     status = None if schedule.current is None else tasks[schedule.current].status
     if status == "complete":
         return schedule._replace(failures=0)

@@ -1,8 +1,8 @@
 """Sees at once when a queue gets work or a scheduled task, without polling.
 
-Redis says which of the keys that it read have changed. An idle Redis gets no commands, and a task
-of a 1.0.0 producer, which sends no wake-up, is seen in milliseconds. Where Redis does not report
-changes the caller has to refresh each second.
+Redis reports which keys that it read have changed. An idle Redis gets no commands, and a task of a
+1.0.0 producer, which sends no wake-up, is seen in milliseconds. Where Redis does not report
+changes, the caller has to refresh each second.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BATCH = 500  # queues that are read in one write
 class View(NamedTuple):
     """The state of one queue.
 
-    is_pending: there is a task in line, or may be: another line than the default line is listed.
-    next_eta: of its next scheduled task, in Unix seconds. next_recheck: when a blocked task is to
-        be compared with those for which it waits.
+    is_pending: a task is in line, or may be: another line than the default line is listed.
+    next_eta: of its next scheduled task, in Unix seconds.
+    next_recheck: when to recheck a blocked task.
     refusal: the answer of Redis instead, for a key of a wrong type or without the right to read it.
     """
 
@@ -37,10 +37,10 @@ class View(NamedTuple):
 
 
 class Unsettled(NamedTuple):
-    """Ends that may not have been told to the tasks that wait for them.
+    """Ends that the waiting tasks may not know of.
 
-    tasks: a few, the oldest first, and when each ended. has_members: there are some of members of
-        groups. group_at: when a group is to be looked at; None: there is no group.
+    tasks: a few, oldest first, and when each ended. has_members: there are some of members of
+        groups. group_at: when to check a group; None: there is no group.
     """
 
     tasks: Mapping[str, float]
@@ -73,9 +73,7 @@ class Lookout:
         return self._tracked.fileno()
 
     def has_news(self) -> bool:
-        """Tell whether a change has arrived with another reply, so that `fileno()` does not show
-        it.
-        """
+        """Return whether a change arrived with another reply, where `fileno()` does not show it."""
         return self._tracked.has_news()
 
     def look_again_at(self, queue: str) -> None:
@@ -83,7 +81,8 @@ class Lookout:
         self._stale.add(queue)
 
     def unsettled(self, limit: int) -> Unsettled:
-        """Return ends that may not have been told to the tasks that wait, at most so many of tasks.
+        """Return ends that the waiting tasks may not know of, at most `limit` of tasks.
+
         Raises RedisAway, RedisRefused.
         """
         replies = self._tracked.exchange(
@@ -97,8 +96,9 @@ class Lookout:
         return Unsettled(as_scores(tasks), bool(has_members), _lowest(group))
 
     def next_occurrence(self) -> float | None:
-        """Return in how many seconds of the clock of Redis a schedule is to be looked at; None: none
-        is. Raises RedisAway, RedisRefused.
+        """Return in how many seconds, by the clock of Redis, to check a schedule; None: there is none.
+
+        Raises RedisAway, RedisRefused.
         """
         replies = self._tracked.exchange(("TIME",), ("ZRANGE", keys.SCHEDULES, 0, 0, "WITHSCORES"))
         raise_refusal(replies)
@@ -140,7 +140,7 @@ class Lookout:
         return stale
 
     def _read(self, queues: Sequence[str]) -> None:
-        """Read some queues. First one command for all: usually there is nothing in any of them."""
+        """Read some queues. One command for all comes first, because usually none has anything."""
         every = [key for queue in queues for key in _watched(queue)]
         (anything,) = self._tracked.exchange(("EXISTS", *every))
         if anything == 0:
@@ -171,7 +171,7 @@ class Lookout:
 
 
 def _watched(queue: str) -> tuple[str, ...]:
-    """Return the keys that tell whether a queue has, or will have, something to do."""
+    """Return the keys that show whether a queue has, or will have, something to do."""
     return keys.pending(queue), keys.lines(queue), keys.scheduled(queue), keys.blocked(queue)
 
 

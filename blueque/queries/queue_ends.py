@@ -1,6 +1,6 @@
-"""Sees without polling when nothing is left to do in some queues.
+"""Sees without polling when some queues have nothing left to do.
 
-All of them are read in one MULTI: a task that goes from one place to another meanwhile, or ends and
+All of them are read in one MULTI, so that a task which changes its place meanwhile, or ends and
 makes others, is always seen.
 """
 
@@ -20,8 +20,8 @@ COALESCE = 0.05  # seconds between two looks at queues that change all the time
 
 
 class Left(NamedTuple):
-    """How many tasks of a queue are left to do. due: scheduled for a time that is past. running:
-    reserved or started.
+    """How many tasks of a queue are left to do. due: scheduled for a past time. running: reserved
+    or started.
     """
 
     pending: int = 0
@@ -35,8 +35,9 @@ class Left(NamedTuple):
 
 
 class QueueWatcher(Watcher):
-    """Watches queues until there is nothing left to do in any of them. `left` says what is left, and
-    `statuses` has it as text.
+    """Watches queues until none has anything left to do.
+
+    `left` holds what is left, and `statuses` has it as text.
     """
 
     least_rest = COALESCE
@@ -49,7 +50,7 @@ class QueueWatcher(Watcher):
         self._nodes: dict[str, list[str]] = {queue: [] for queue in queues}
 
     def blocked(self) -> list[str]:
-        """Return the queues in which nothing but blocked tasks is left."""
+        """Return the queues in which only blocked tasks are left."""
         return [name for name, left in self.left.items() if left == Left(blocked=left.blocked or 1)]
 
     def timed_out(self, timeout: float) -> WaitTimedOut:
@@ -68,7 +69,7 @@ class QueueWatcher(Watcher):
         yield from ()
 
     def _read(self) -> bool:
-        """Read all queues. False: there are lines or listeners that were not known, and so not read."""
+        """Read all queues. False: there are new lines or listeners, which were not read."""
         now = time.time()
         asked = {queue: self._ask(queue, now) for queue in self.left}
         commands = [command for some in asked.values() for command in some]
@@ -103,6 +104,6 @@ class QueueWatcher(Watcher):
 
 
 def join(watcher: QueueWatcher, patience: float, timeout: float | None) -> None:
-    """Wait until nothing is left to do. The arguments and errors are those of `ends`."""
+    """Wait until nothing is left to do. Arguments and errors are those of `ends`."""
     for _ in ends(watcher, patience, timeout):
         pass

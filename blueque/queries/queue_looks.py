@@ -1,4 +1,4 @@
-"""What the overview reads of each queue: its numbers, its listeners, its lines and its newest failures."""
+"""What the overview reads of each queue: its numbers, listeners, lines and newest failures."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _OF_FAILED = ("status", "queue", "error_type", "finished", "updated", "dependent
 class Ends(NamedTuple):
     """The ends of the lists of a queue.
 
-    head: the last ids of the default line, the next task at the end. next_due: the next scheduled
-        task and its eta. late, overdue: how many scheduled tasks should be in line by now, without
-        and with a listener.
+    head: the last ids of the default line, the next task last. next_due: the next scheduled task
+        and its eta. late, overdue: how many scheduled tasks should be in line by now, without and
+        with a listener.
     """
 
     head: Sequence[str]
@@ -68,8 +68,8 @@ class Ends(NamedTuple):
 class Failed(NamedTuple):
     """The newest failed tasks of a queue, at most a day old.
 
-    awaited: those for which others wait, or did; also cancelled tasks, and of any age.
-    today: how many have failed today, UTC.
+    awaited: those that others wait for, or waited for; also cancelled tasks, and of any age.
+    today: how many failed today (UTC).
     """
 
     lost: Sequence[str] = ()
@@ -80,7 +80,7 @@ class Failed(NamedTuple):
 
 
 class QueueRead(NamedTuple):
-    """A queue as one look shows it; `Details` needs another one."""
+    """A queue as one read shows it; `Details` needs another one."""
 
     seen: QueueSeen
     members: Members
@@ -88,9 +88,9 @@ class QueueRead(NamedTuple):
 
 
 class Details(NamedTuple):
-    """What a queue has. orphans: ids of blocked tasks that wait for what is gone.
+    """The details of a queue. orphans: ids of blocked tasks that wait for something that is gone.
 
-    expired: how many tasks have not started in time today, UTC; 0 if no task is cancelled.
+    expired: how many tasks did not start in time today (UTC); 0 if no task is cancelled.
     """
 
     nodes: Sequence[Node]
@@ -102,8 +102,9 @@ class Details(NamedTuple):
 
 
 def complete_only(queue: str) -> Reader[int | None]:
-    """Read how many complete tasks a queue has, if it has nothing else: one round trip. Of thousands of
-    queues most are like that, and need no other read.
+    """Read how many complete tasks a queue has, if it has nothing else: one round trip.
+
+    Most of thousands of queues are like that, and need no other read.
     """
     has_more, complete = yield [
         ("EXISTS", *(key(queue) for key in _OTHERS)),
@@ -120,7 +121,7 @@ def look(queue: str, now: float, queues: int) -> Reader[QueueRead]:
 
 
 def details(looked: QueueRead, is_any_blocked: bool, now: float) -> Reader[Details]:
-    """Read what a queue has: one round trip. is_any_blocked: tasks of some queue wait for others."""
+    """Read the details of a queue: one round trip. is_any_blocked: tasks of some queue wait for others."""
     queue, ends = looked.seen.queue, looked.ends
     nodes, lines, records, failed, (orphans, expired) = yield from in_step(
         listeners(queue, looked.members, now),
@@ -149,7 +150,7 @@ def _ends(queue: str, now: float, queues: int) -> Reader[Ends]:
 
 
 def _failed(queue: str, ids: Sequence[str], now: float) -> Reader[Failed]:
-    """Read these tasks of a queue, which have failed or were cancelled: one round trip."""
+    """Read these failed or cancelled tasks of a queue: one round trip."""
     replies = yield [("HMGET", keys.task(task_id), *_OF_FAILED) for task_id in ids]
     ages, awaited = dict[str, tuple[float, str | None]](), []
     for task_id, reply in zip(ids, replies, strict=True):
@@ -187,14 +188,14 @@ def _rest(looked: QueueRead, now: float) -> Reader[tuple[tuple[str, ...], int]]:
 
 
 def _waits_for_gone(reply: Any) -> bool:
-    """Tell whether a condition of a task cannot be met, because what it names is gone."""
+    """Return whether a condition of a task cannot be met, because what it names is gone."""
     pairs = as_hash(reply).items()
     return any(kind == f"-{GONE}" and workflow_of(name) is None for name, kind in pairs)
 
 
 class Tasks(NamedTuple):
-    """Tasks by id; those that run, the longest first; of some of these when they last printed; how
-    long tasks of their queues ran.
+    """Tasks by id; the running ones, longest first; when some of these last printed; how long tasks
+    of their queues ran.
     """
 
     tasks: Mapping[str, Task]
@@ -255,7 +256,7 @@ def too_many_failed(found: Mapping[str, Details], now: float) -> Reader[set[str]
 def _is_failing(queue: str, failures: int, now: float) -> Reader[bool]:
     """Read whether so many failures within an hour are too many for a queue: two round trips.
 
-    They are not if the complete task that limits their share has ended within the hour, too.
+    They are not if the complete task that limits their share also ended within the hour.
     """
     (good,) = yield [("LINDEX", keys.complete(queue), (SHARE - 1) * failures - 1)]
     if good is None:

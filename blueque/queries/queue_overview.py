@@ -1,4 +1,4 @@
-"""A queue in the overview: what its numbers, its lines, its listeners and its newest failures come to."""
+"""A queue in the overview, from its numbers, lines, listeners and newest failures."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ class Due(NamedTuple):
     """The scheduled tasks of a queue.
 
     overdue: how many should be in line by now; the first of them was due `overdue_for` seconds ago.
-    is_minded: whether the queue has a listener that puts due tasks in line; else only a scheduler
-        does.
+    is_minded: whether a listener of the queue puts due tasks in line; else only a scheduler does.
     """
 
     overdue: int = 0
@@ -60,10 +59,9 @@ class Due(NamedTuple):
 class Failures(NamedTuple):
     """The `looked_at` newest failed tasks of a queue.
 
-    lost, poison: ids of those with that error type that are at most a day old.
-    failing: how many failed within the last hour, if there are many and their share is too large;
-        else 0.
-    today: how many have failed today (UTC).
+    lost, poison: ids of those with that error type, at most a day old.
+    failing: how many failed within the last hour, if there are many and their share is too large; else 0.
+    today: how many failed today (UTC).
     """
 
     looked_at: int = 0
@@ -77,10 +75,11 @@ class QueueOverview(NamedTuple):
     """A queue at one instant, not a line of it.
 
     running: how many tasks count as running.
-    holders: failed and cancelled tasks for which others wait, which may be of other queues; of the
-        newest that failed, and of as many that were cancelled.
-    orphans: ids of blocked tasks that wait for what is gone, of the MAX_BLOCKED that are looked at.
-    expired: how many tasks have not started in time today (UTC).
+    holders: failed and cancelled tasks that others, perhaps in other queues, wait for; from the
+        newest that failed, and as many that were cancelled.
+    orphans: ids of blocked tasks that wait for something that is gone, among the MAX_BLOCKED that
+        are read.
+    expired: how many tasks did not start in time today (UTC).
     """
 
     queue: str
@@ -97,7 +96,7 @@ class QueueOverview(NamedTuple):
 
     @property
     def is_quiet(self) -> bool:
-        """It has nothing but complete tasks, and no listener."""
+        """Whether it has nothing but complete tasks, and no listener."""
         tasks = sum(self.counts) - self.counts.complete
         limits = (self.settings.pause, self.settings.max_running, self.settings.max_pending)
         return limits == (None, None, None) and not any((tasks, self.listeners, self.running))
@@ -112,8 +111,10 @@ def overview_of(
     held_up: Mapping[str, Holder],
     now: float,
 ) -> QueueOverview:
-    """Return what the two looks at a queue say. locks: how many tasks hold each. is_failing: whether
-    too many have failed within the hour. held_up: those of its failed tasks that hold others up.
+    """Return a queue from both reads of it.
+
+    locks: how many tasks hold each. is_failing: whether too many failed within the hour. held_up:
+        those of its failed tasks that hold up others.
     """
     seen, failed = looked.seen, found.failed
     dead = {node.id for node in found.nodes if node.state == "dead"}
@@ -179,9 +180,7 @@ def _due(looked: QueueRead, found: Details, now: float) -> Due:
 
 
 def _oldest(ids: Iterable[str], tasks: Mapping[str, Task]) -> tuple[float | None, str | None]:
-    """Return since when the oldest of the next NEXT tasks of each line has been pending, and its
-    id.
-    """
+    """Return since when the oldest of the next NEXT tasks of each line has been pending, and its id."""
     # Not only the next task: a younger one may have been put first.
     firsts = [tasks[task_id] for task_id in ids if tasks[task_id].status == "pending"]
     ages = [(since, task.id) for task in firsts if (since := entered(task)) is not None]

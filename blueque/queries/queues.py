@@ -1,4 +1,4 @@
-"""What is known of a queue: how many tasks it has in each state, its settings, its lines."""
+"""The facts about a queue: how many tasks it has in each state, its settings, its lines."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Pause(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The settings of a queue that decide whether its tasks run, and whether others come.
+    """The settings of a queue that decide whether its tasks run and new ones are accepted.
 
-    pause: None if it is not paused. max_running: how many of its tasks may run; None: any
-        number. max_pending: how many may be in line; None: any number.
+    pause: None: it is not paused. max_running: how many of its tasks may run; None: any number.
+    max_pending: how many may be in line; None: any number.
     discards: whether its oldest tasks make room for new ones.
     """
 
@@ -77,8 +77,8 @@ class RunningLimit(NamedTuple):
 class QueueSeen(NamedTuple):
     """A queue at one instant: how many tasks its lists have in each state.
 
-    in_default: pending tasks in the default line. lines: the names of its other lines, the highest
-        priority first; how many wait in them, `waiting_lines.waits` reads.
+    in_default: pending tasks in the default line. lines: the names of its other lines, highest
+        priority first; `waiting_lines.waits` reads their lengths.
     counted: how many tasks count as running.
     """
 
@@ -121,7 +121,7 @@ def queue_seen(queue: str, most_lines: int = MAX_LINES) -> Reader[QueueSeen]:
 def counts(redis: Redis, queues: Sequence[str]) -> Counter[str]:
     """Return how many tasks of these queues have each status: two round trips, or three.
 
-    A list of Redis counts with all its entries, whatever the hashes of their tasks say.
+    A list counts with all its entries, whatever the hashes of their tasks say.
     """
     found = Counter[str]()
     for counted in read(redis, of_each({queue: _counts(queue) for queue in queues})).values():
@@ -165,8 +165,9 @@ def legacy(queue: str) -> Reader[list[str]]:
 
 
 def bound_of(queue: str) -> Reader[Bound]:
-    """Read how many tasks a queue may have in line: one round trip. If it is bounded, count them: one
-    or two more.
+    """Read how many tasks a queue may have in line: one round trip.
+
+    If it is bounded, count them: one or two more.
     """
     ((text, discard),) = yield [("HMGET", keys.settings(queue), "max_pending", "discard")]
     most = known_count(text)
@@ -178,7 +179,7 @@ def bound_of(queue: str) -> Reader[Bound]:
 
 
 def lines(queue: str, most: int = MAX_LINES) -> Reader[Sequence[str]]:
-    """Read the names of a queue's lines besides the default line, the highest priority first."""
+    """Read the names of a queue's lines besides the default line, highest priority first."""
     (names,) = yield [("ZRANGE", keys.lines(queue), 0, most - 1, "REV")]
     found: Sequence[str] = names
     return found

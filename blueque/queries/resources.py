@@ -1,4 +1,4 @@
-"""What hosts have for tasks, and which of their tasks have it."""
+"""The resources of hosts, and which of their tasks have them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Resource(NamedTuple):
 
 
 def resources(nodes: Sequence[Node], held: Sequence[Task]) -> list[Resource]:
-    """Return what listeners have for tasks, and which of the tasks that they hold has how much of it."""
+    """Return what listeners have for tasks, and how much of it each task that they hold has."""
     by_host: dict[tuple[str, str], int] = {}
     for host, text in {(one.host, one.resources or "") for one in nodes}:
         for name, total in _amounts(text):

@@ -37,9 +37,10 @@ _BY_ITSELF = ("overlap", "window", "catch_up")  # no person has asked for it
 class ScheduleSeen(NamedTuple):
     """A schedule at one instant.
 
-    record: see model/schedule.py; empty: there is none. fields: the same as text. score: when something comes of it
-    next, in Unix seconds of the clock of Redis; infinite: nothing does. status: of the task that came
-    last; None: there is none. now: the clock of Redis. since: when that task got its status.
+    record: see model/schedule.py; empty: there is none. fields: the same as text.
+    score: when its next step is due, in Unix seconds by the clock of Redis; infinite: never.
+    status: of its last task; None: there is none. since: when that task got its status.
+    now: the time of Redis.
     """
 
     name: str
@@ -52,7 +53,7 @@ class ScheduleSeen(NamedTuple):
 
     @property
     def template(self) -> Task:
-        """What each of its tasks is given, for people: parameters and context."""
+        """The parameters and context of each of its tasks, for people."""
         names = ("parameters", "parameters_encoding")
         fields = {name: self.fields[name] for name in names if name in self.fields}
         if "context" in (options := read_options(self.fields)):
@@ -61,18 +62,19 @@ class ScheduleSeen(NamedTuple):
 
     @property
     def overdue(self) -> float:
-        """For how many seconds something has been due; 0: nothing is."""
+        """For how many seconds a step has been due; 0: none is."""
         at = self.now if "paused" in self.record else self.record.get("at", self.now)
         return max(self.now - float(at), 0.0)
 
 
 class Watched(NamedTuple):
-    """A schedule, as far as it may need attention. Times are in Unix seconds.
+    """The facts about a schedule that may need attention. Times are in Unix seconds.
 
-    at: when something comes of it next; None: nothing does. left_out: how many of its last
-    occurrences in a row were skipped or missed, though no person has asked for it.
-    failures: how many tasks in a row have failed before the one that came last, which is `current`.
-    is_more: more may have been left out than `left_out`. last: the planned time that was decided last.
+    at: when its next step is due; None: never.
+    left_out: how many of its last occurrences in a row were skipped or missed unintentionally.
+        is_more: there may be more.
+    failures: how many tasks in a row failed before the last one, which is `current`.
+    last: the planned time that was decided last.
     """
 
     name: str
@@ -92,9 +94,9 @@ def clock_of(redis: Redis) -> float:
 
 
 def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, float]]:
-    """Return the clock of Redis, and the names of the schedules that make the next tasks, each with
-    its score. Without schedules the clock is not read, and 0. skip: leave out so many of the
-    first.
+    """Return the time of Redis, and the schedules that make the next tasks, with their scores.
+
+    Without schedules the clock is not read, and the time is 0. skip: how many of the first to leave out.
     """
     (names,) = redis.read(("ZRANGE", keys.SCHEDULES, skip, skip + count - 1, "WITHSCORES"))
     if not names:
@@ -103,13 +105,15 @@ def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, flo
 
 
 def records(redis: Redis, names: Sequence[str]) -> list[dict[str, str] | RedisRefused]:
-    """Return the records of some schedules, as text. An answer in place of one that is no hash."""
+    """Return the records of some schedules as text. The error takes the place of one that is no hash."""
     found = redis.answers(*[("HGETALL", keys.schedule(name)) for name in names])
     return [reply if isinstance(reply, RedisRefused) else as_hash(reply) for reply in found]
 
 
 def queues(redis: Redis, names: Sequence[str]) -> list[Any]:
-    """Return the queue of each schedule; None: there is none. An answer in place of one that is no hash."""
+    """Return the queue of each schedule; None: it does not exist. The error takes the place of one
+    that is no hash.
+    """
     return redis.answers(*[("HGET", keys.schedule(name), "queue") for name in names])
 
 
@@ -120,13 +124,13 @@ def load(redis: Redis, name: str) -> ScheduleSeen | None:
 
 
 def names() -> Reader[list[str]]:
-    """Read the names of all schedules, the one that comes next first."""
+    """Read the names of all schedules, the next to make a task first."""
     (found,) = yield [("ZRANGE", keys.SCHEDULES, 0, -1)]
     return list(found)
 
 
 def load_all(redis: Redis, only: Sequence[str] | None = None) -> list[ScheduleSeen]:
-    """Return schedules, the one that comes next first. only: of these names."""
+    """Return schedules, the next to make a task first. only: of these names."""
     wanted = read(redis, names()) if only is None else only
     seen: list[ScheduleSeen] = []
     for some in in_parts(wanted, BATCH):
@@ -164,14 +168,14 @@ def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
 
 
 def recent(redis: Redis, names: Sequence[str], count: int) -> dict[str, list[Occurrence]]:
-    """Return what has come of the last planned times of some schedules, the newest first."""
+    """Return what became of the last planned times of some schedules, newest first."""
     asked: list[Command] = [("LRANGE", keys.occurrences(name), 0, count - 1) for name in names]
     found = redis.read(*asked)
     return {name: _read(texts) for name, texts in zip(names, found, strict=True)}
 
 
 def statuses(redis: Redis, found: Sequence[Occurrence]) -> dict[str, str | None]:
-    """Return the status of each task that came of planned times, by its id; None: it is gone."""
+    """Return the status of each task that was made for planned times, by id; None: it is gone."""
     tasks = [each.task for each in found if each.task is not None]
     asked: list[Command] = [("HGET", keys.task(task), "status") for task in tasks]
     return dict(zip(tasks, redis.read(*asked), strict=True))
@@ -182,7 +186,7 @@ def _read(texts: Sequence[str]) -> list[Occurrence]:
 
 
 def occurrences(redis: Redis, name: str, limit: int = 100) -> list[Occurrence]:
-    """Return what has come of the last planned times of a schedule, the newest first."""
+    """Return what became of the last planned times of a schedule, newest first."""
     (texts,) = redis.read(("LRANGE", keys.occurrences(name), 0, max(limit, 1) - 1))
     return _read(texts)
 
@@ -215,8 +219,9 @@ def _watched(name: str) -> Reader[Watched | None]:
 
 
 def _left_out(texts: Sequence[str]) -> tuple[int, bool]:
-    """Return how many occurrences were left out since a task came, and whether there may be more.
-    texts: the newest first.
+    """Return how many occurrences were left out since the last task, and whether there may be more.
+
+    texts: newest first.
     """
     left_out = 0
     for occurrence in map(Occurrence.read, texts):

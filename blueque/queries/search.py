@@ -1,7 +1,7 @@
-"""Search the tasks of many queues: read them in bounded pieces, and keep those that match.
+"""Search the tasks of many queues: read them in bounded pieces, and keep the matches.
 
-The cost has a bound that does not depend on how many tasks there are: the tasks at the beginning of
-each list are searched, so that it is MOST_SEARCHED of all lists together.
+The cost does not depend on how many tasks there are: of each list, only the beginning is searched,
+at most MOST_SEARCHED tasks of all lists together.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ QUEUES_AT_ONCE = 20  # searched in one round trip: their ids are all in memory
 
 
 class Choice(NamedTuple):
-    """Which tasks are wanted, and in which order. The functions take a task, the first two the time.
+    """Which tasks are wanted, and in which order. The functions take a task, the first two also the time.
 
-    rank: the sort key, the largest first if is_reversed; tasks of rank None come last. Without a
-        rank the order is that of `Inspector.listing`.
-    inside: whether a task is wanted that has the fields TEXTS besides, which may be large.
-    ids: tasks that are looked at in any case.
-    is_indexed: no others are looked at.
-    is_oldest_first: finished tasks are searched and returned in the order in which they ended.
+    rank: the sort key, largest first if is_reversed; tasks of rank None come last. Without it the
+        order is that of `Inspector.listing`.
+    inside: whether a task is wanted because of its fields TEXTS, which may be large.
+    ids: tasks to check in any case. is_indexed: check no others.
+    is_oldest_first: search and return finished tasks in the order in which they ended.
     """
 
     wants: Callable[[Task, float], bool]
@@ -98,7 +97,7 @@ def _ordered(
     are_many: bool,
     now: float,
 ) -> list[Task]:
-    """Return tasks in the order that is wanted. are_many: they are of several queues."""
+    """Return tasks in the wanted order. are_many: they are of several queues."""
     found: Iterable[Task] = tasks.values()
     if choice.is_oldest_first:
         listed = list(found)
@@ -146,7 +145,7 @@ def _matching(
 
 
 def _inside(redis: Redis, tasks: Sequence[Task], inside: Callable[[Task], bool]) -> set[str]:
-    """Return the ids of those of these tasks that are wanted for what they contain."""
+    """Return the ids of the tasks that are wanted for their contents."""
     wanted = set()
     for some in in_parts(tasks, TEXTS_AT_ONCE):
         replies = redis.read(*[("HMGET", keys.task(task.id), *TEXTS) for task in some])

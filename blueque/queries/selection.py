@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Selection(NamedTuple):
-    """What tasks are to be. Several values of a name select the tasks that have one of them.
+    """Which tasks to select. Several values of one name select the tasks that have any of them.
 
     since, until: whether it is an age, and the seconds: an age, or Unix time.
     """
@@ -32,7 +32,7 @@ class Selection(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether it says what the tasks are, not only when they entered their state."""
+        """Whether it selects by more than the time of the present state."""
         return any(self[:3]) or bool(self.schedule or self.tags or self.group)
 
     @property
@@ -42,7 +42,7 @@ class Selection(NamedTuple):
         return self.is_named or times != (None, None)
 
     def wants(self, task: Task, now: float) -> bool:
-        """Tell whether a task is selected, as far as the fields in `listing.SHOWN` say so."""
+        """Return whether a task is selected, as far as the fields in `listing.SHOWN` show."""
         fields = task.fields
         return (
             (not self.key or fields.get("key") in self.key)
@@ -54,15 +54,14 @@ class Selection(NamedTuple):
         )
 
     def inside(self, task: Task) -> bool:
-        """Tell whether a text of the task has the words that are looked for."""
+        """Return whether a text of the task has the wanted words."""
         words = (self.text or "").casefold()
         return any(words in task.fields.get(name, "").casefold() for name in _TEXTS)
 
     def choice(
         self, queues: Sequence[str], inspector: Inspector, say: Callable[[str], None]
     ) -> Choice:
-        """Return what to search for in these queues. The tasks of keys, of tags and of groups are
-        found by their ids.
+        """Return what to search for in these queues. Keys, tags and groups give the ids of their tasks.
 
         say: gets a sentence if not all of them can be found.
         """
@@ -92,7 +91,7 @@ _TEXTS = ("title", "key", "parameters", "error", "last_error", "progress")
 
 
 def _error_type(task: Task) -> str | None:
-    """Return the type of its error; of a task that will run again, of its last error."""
+    """Return the type of its error; for a task that will run again, of its last error."""
     if task.error_type is not None or task.status in FINISHED:
         return task.error_type
     return task.last_error_type

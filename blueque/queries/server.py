@@ -16,8 +16,9 @@ WATCHED, CONFIRMING = "behind_sentinels", "confirming_replicas"
 
 
 def server_facts(redis: Redis, info: Any, *settings: Any) -> dict[str, str] | None:
-    """Return the facts of INFO and the settings, by name, from the replies to ASKED; None: this user
-    may not ask for INFO.
+    """Return the facts of INFO and the settings, by name, from the replies to ASKED.
+
+    None: this user may not call INFO.
     """
     if isinstance(info, RedisRefused):
         return None

@@ -23,7 +23,7 @@ _CHECKPOINT = ("attempt", "at", "value", "directory", "created")
 
 
 class Signs(NamedTuple):
-    """The current time, when a listener last beat, and when its task last printed, in Unix seconds.
+    """The present time, when a listener last beat, and when its task last printed, in Unix seconds.
 
     listener: of the task, if one holds it.
     checkpoint: as `Inspector.checkpoint` returns it.

@@ -5,9 +5,9 @@ have found.
         (found,) = yield [("LLEN", keys.pending(queue))]
         return int(found)
 
-`read` runs one. A reader uses another one with `yield from`, or many at once with `in_step` and
-`of_each`: the first step of all of them is one round trip, the second step another. A step without
-commands takes none.
+`read` runs one. A reader calls another with `yield from`, or many at once with `in_step` and
+`of_each`: the first steps of all share a round trip, then the second ones. A step without commands
+takes none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Reader = Generator[Sequence[Command], list[Any], T]
 
 
 def read(redis: Redis, reader: Reader[T]) -> T:
-    """Return what a reader finds: one round trip for each of its steps. Raises RedisAway,
+    """Return the result of a reader: one round trip for each of its steps. Raises RedisAway,
     RedisRefused.
     """
     replies: Any = None  # a generator begins with it
@@ -50,7 +50,7 @@ def begin(reader: Reader[T]) -> Sequence[Command]:
 
 
 def finish(reader: Reader[T], replies: list[Any]) -> T:
-    """Return what such a reader finds in the replies. Raises RedisRefused."""
+    """Return the result of such a reader for these replies. Raises RedisRefused."""
     raise_refusal(replies)
     try:
         reader.send(replies)
@@ -73,12 +73,12 @@ def in_step(
     a: Reader[A], b: Reader[B], c: Reader[C], d: Reader[D], e: Reader[E], /
 ) -> Reader[tuple[A, B, C, D, E]]: ...
 def in_step(*readers: Reader[Any]) -> Reader[Any]:
-    """Run these readers in the same round trips, and return what each has found."""
+    """Run these readers in the same round trips, and return their results."""
     return tuple((yield from _run(readers)))
 
 
 def of_each(readers: Mapping[Name, Reader[T]]) -> Reader[dict[Name, T]]:
-    """Run these readers in the same round trips, and return what each has found by its name."""
+    """Run these readers in the same round trips, and return their results by name."""
     return dict(zip(readers, (yield from _run([*readers.values()])), strict=True))
 
 

@@ -1,5 +1,5 @@
-"""The index of tags: which tags there are, and which tasks have them. An entry is a hint only: the
-hash of the task decides.
+"""The index of tags: which exist, and which tasks have them. An entry is a hint; the hash of the
+task decides.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _AFTER = "!"  # the character that comes after the space of an entry
 
 
 class TagSeen(NamedTuple):
-    """A tag. tasks: how many entries it has. states: how many of its tasks are in each status; None:
-    they were not read, for there are too many.
+    """A tag. tasks: how many entries it has.
+
+    states: how many of its tasks have each status; None: there are too many to read.
     """
 
     tag: str
@@ -28,8 +29,9 @@ class TagSeen(NamedTuple):
 
 
 def tagged(redis: Redis, tags: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the ids of the tasks with all of these tags by the index, and whether there may be
-    more: of each tag, 10,000 are read. Without a tag: none. Raises InvalidInput, InvalidType.
+    """Return the ids of the tasks that have all of these tags, and whether there may be more.
+
+    It reads 10,000 ids of each tag. Without a tag: none. Raises InvalidInput, InvalidType.
     """
     if not (wanted := require_tags(tags)):
         return [], False
@@ -42,9 +44,9 @@ def tagged(redis: Redis, tags: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def list_tags(redis: Redis, prefix: str, limit: int) -> tuple[list[TagSeen], bool]:
-    """Return the tags that begin so, sorted, with their numbers of tasks, and whether there are more.
+    """Return the tags with this prefix, sorted, with their numbers of tasks, and whether there are more.
 
-    It takes a round trip for each 1,000 entries or so, or for each tag with more.
+    One round trip for about 1,000 entries, or for each tag with more.
     """
     names = _names(redis, prefix, limit + 1)
     has_more, names = len(names) > limit, names[:limit]

@@ -1,7 +1,7 @@
 """Sees tasks end without polling.
 
-Redis says when the hash of a task has changed, see `Tracked`. A running task changes about once a
-second, so only its status is read then. Without tracking all tasks are read each second.
+Redis reports when the hash of a task changes, see `Tracked`. A running task changes about once a
+second, so only its status is read then. Without tracking, all tasks are read each second.
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ class Watcher:
             raise
 
     def rest(self, seconds: float) -> None:
-        """Wait for a change, at most for so long; it may return earlier without one. Raises
-        RedisAway.
-        """
+        """Wait at most this long for a change; may return earlier. Raises RedisAway."""
         began, longest = time.monotonic(), min(seconds, PACE) if self._missing else seconds
         if self._tracked.is_tracking:
             self._tracked.wait(longest)
@@ -69,7 +67,7 @@ class Watcher:
         self._tracked.close()
 
     def blocked(self) -> list[str]:
-        """Return the ids of those that are blocked."""
+        """Return the ids of the blocked ones."""
         return [task for task, status in self.statuses.items() if status == "blocked"]
 
     def timed_out(self, timeout: float) -> WaitTimedOut:
@@ -103,7 +101,7 @@ class Watcher:
         self.has_looked = True
 
     def _note(self, task_id: str, status: str | None) -> bool:
-        """Note a status, and tell whether the task has ended."""
+        """Record a status; return whether the task has ended."""
         if status is None:
             if self._may_come_back(task_id):
                 return False
@@ -113,8 +111,8 @@ class Watcher:
         return status in FINISHED
 
     def _may_come_back(self, task_id: str) -> bool:
-        """Tell whether a listener may have the task and restore it: Redis may have lost it, as in a
-        failover.
+        """Return whether a listener may have the task and restore it: a failover of Redis may have
+        lost it.
         """
         if self.statuses[task_id] not in HELD:
             return False
@@ -136,14 +134,14 @@ def ends(
     timeout: float | None,
     notice: Callable[[list[str]], None] | None = None,
 ) -> Iterator[Task]:
-    """Yield each task as it ends, and go on when Redis is away.
+    """Yield each task as it ends. An outage of Redis does not end this.
 
-    patience: for how many seconds the first look is tried again when Redis does not answer. Later
-        looks are tried again for ever.
-    notice: called every NOTICE_EVERY seconds with the ids of those that are blocked, while there are any. What
-        holds them up changes nothing in their hashes.
+    patience: how many seconds the first read is retried while Redis does not answer. Later reads
+        are retried for ever.
+    notice: called every NOTICE_EVERY seconds with the ids of blocked tasks, while there are any.
+        What holds them up changes nothing in their hashes.
     Raises NoSuchTask, only after two beats if a listener had the task; WaitTimedOut; RedisAway
-    before the first look only.
+        before the first read only.
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     first = Patience(patience if timeout is None else min(patience, timeout), watcher.sleep)

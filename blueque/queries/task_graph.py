@@ -1,8 +1,8 @@
-"""The tasks that a task waits for, those that these wait for and so on; and the tasks that wait
-for it: level by level, each level in one round trip.
+"""The tasks that a task waits for, directly or not, and the tasks that wait for it.
 
-Every read is bounded: DEPTH levels, MAX_TASKS tasks in each direction, the neighbours of TASKS_AT_ONCE
-tasks of a level, MAX_DEPENDENTS of one task. No neighbours are read twice, so a circle has an end.
+They are read level by level, each in one round trip. Every read is bounded: DEPTH levels, MAX_TASKS
+tasks in each direction, the neighbours of TASKS_AT_ONCE tasks of a level, MAX_DEPENDENTS of one
+task. No neighbours are read twice, so circles end.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ MAX_BAD = 100  # members of a group that are read before the others
 
 
 class Graph(NamedTuple):
-    """A task and its neighbourhood, read within a few round trips.
+    """A task and its neighbourhood.
 
-    task: its id, or the name of a group in conditions. tasks: all that were read, by id, with the
-        fields in `listing.SHOWN`; the status of a task that is gone is None. Groups are among
-        them, see `dependencies.tasks_and_groups`.
+    task: its id, or the name of a group in conditions.
+    tasks: all that were read, by id, with the fields in `listing.SHOWN`; the status of a task that
+        is gone is None. Groups are among them, see `dependencies.tasks_and_groups`.
     parents: of each task whose conditions were read, the condition on each other task; of a group,
         `ok` on each of its tasks.
     children: of each task whose dependents were read, the condition of each on that task; None: it
-        was not read. counts: how many dependents each of these has.
+        was not read. counts: how many dependents each has.
     is_whole: nothing is left out.
     """
 
@@ -111,7 +111,7 @@ class _Walk:
         return _new(self._below, (self.children[task] for task in tasks))
 
     def leave_out_gates(self, redis: Redis) -> None:
-        """Note which tasks, whose neighbours were not read, wait only for their workflow."""
+        """Find which tasks, whose neighbours were not read, wait for their workflow only."""
         ones = [
             task
             for task, known in self.tasks.items()

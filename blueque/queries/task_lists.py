@@ -25,9 +25,9 @@ IDS_AT_ONCE = 10_000  # in one command
 
 
 class TaskList(NamedTuple):
-    """A list of the ids of tasks. line: of pending tasks; None: it is no line.
+    """A list of the ids of tasks. line: of pending tasks; None: it is not a line.
 
-    from_tail: its first task is its last entry.
+    from_tail: its last entry is its first task.
     """
 
     queue: str
@@ -67,11 +67,11 @@ class TaskList(NamedTuple):
 
 
 class Unfinished(NamedTuple, Generic[T]):
-    """The tasks that a queue has not finished, as far as they are not scheduled or blocked.
+    """The unfinished tasks of a queue that are neither scheduled nor blocked.
 
-    held: ids of tasks that its listeners have. started: ids of tasks that count as started, most of
-        which are held, too.
-    lines: what was read of each line with pending tasks.
+    held: ids of tasks that its listeners have.
+    started: ids of tasks that count as started; most of them are held, too.
+    lines: the result for each line with pending tasks.
     """
 
     held: Sequence[str] = ()
@@ -80,9 +80,9 @@ class Unfinished(NamedTuple, Generic[T]):
 
 
 def lists_of(queue: str, statuses: Collection[str], from_tail: bool = False) -> list[TaskList]:
-    """Return the lists of these statuses. Those of pending tasks are not among them.
+    """Return the lists of these statuses, except lines of pending tasks.
 
-    from_tail: read finished tasks from the one that ended first.
+    from_tail: read finished tasks in the order in which they ended.
     """
     wanted = [status for status in (*_SETS, *_LISTS) if status in statuses]
     return [TaskList(queue, status, from_tail=from_tail and status in _LISTS) for status in wanted]
@@ -91,7 +91,7 @@ def lists_of(queue: str, statuses: Collection[str], from_tail: bool = False) -> 
 def unfinished(
     queue: str, statuses: Collection[str], of_line: Callable[[TaskList, int], Reader[T]]
 ) -> Reader[Unfinished[T]]:
-    """Read what a queue has of these statuses: two round trips, or none.
+    """Read the tasks of a queue with these statuses: two round trips, or none.
 
     of_line: reads one of so many lines in one round trip.
     """

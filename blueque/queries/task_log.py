@@ -1,6 +1,4 @@
-"""The log of a task in Redis: the first lines of its last attempt, and the last lines of all
-attempts.
-"""
+"""The log of a task in Redis: the first lines of its last attempt, the last lines of all attempts."""
 
 from __future__ import annotations
 
@@ -22,10 +20,9 @@ ENTRIES_AT_ONCE = 1000  # entries of a log in one read
 class LogLine(NamedTuple):
     """A line that a task has printed.
 
-    number: 1 is the first of the attempt, counting both streams. at: when its listener read it, in
-        Unix seconds.
-    stream: stdout, stderr, or blueque, for a line of Blueque about the end or the place of an
-        attempt.
+    number: from 1 in each attempt, counting both streams.
+    at: when its listener read it, in Unix seconds.
+    stream: stdout, stderr, or blueque for a line of Blueque about the end or the place of an attempt.
     text: [encrypted: k1.0a1b2c3d] if this process does not have the key.
     """
 
@@ -45,8 +42,8 @@ class Place(NamedTuple):
 
 
 def load(redis: Redis, task: str) -> tuple[list[LogLine], Place]:
-    """Return the lines that Redis has, in order, and the place behind them. A gap in the numbers
-    shows missing lines.
+    """Return the lines in Redis, in order, and the place after them. Gaps in the numbers show
+    missing lines.
     """
     head, last = redis.read(
         ("XRANGE", keys.log_head(task), "-", "+"), ("XRANGE", keys.log(task), "-", "+")
@@ -58,8 +55,8 @@ def load(redis: Redis, task: str) -> tuple[list[LogLine], Place]:
 
 
 class News(NamedTuple):
-    """The lines behind some places of logs, the places behind them, and for each task its status
-    and its progress text just before.
+    """The lines after some places of logs, the places after these, and for each task its status and
+    progress just before.
     """
 
     lines: list[LogLine]
@@ -69,7 +66,7 @@ class News(NamedTuple):
 
 
 def follow(redis: Redis, places: Sequence[Place]) -> News:
-    """Return the lines that have come since; one round trip."""
+    """Return the new lines; one round trip."""
     found = read(redis, of_each({place: _behind(place) for place in places}))
     lines: list[LogLine] = []
     behind: list[Place] = []
@@ -85,7 +82,7 @@ def follow(redis: Redis, places: Sequence[Place]) -> News:
 
 
 def _behind(place: Place) -> Reader[tuple[Sequence[str | None], Sequence[Any]]]:
-    """Read status and progress of a task, and the entries of its log that have come since."""
+    """Read status and progress of a task, and the new entries of its log."""
     state, entries = yield [
         ("HMGET", keys.task(place.task), "status", "progress"),
         ("XRANGE", keys.log(place.task), f"({place.entry}", "+", "COUNT", ENTRIES_AT_ONCE),

@@ -1,5 +1,5 @@
-"""The statistics of some tasks, made from their fields: those of a queue are counted for all tasks
-together, whatever their tags.
+"""Statistics of some tasks, from their fields. Redis counts only all tasks of a queue, whatever
+their tags.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from blueque.queries.statistics import DAY, Numbers, Statistics, read_numbers, t
 
 
 def of_tasks(tasks: Iterable[Task], days: int, now: float) -> list[Statistics]:
-    """Return the numbers of those tasks that have ended in the last `days` days, today included, by
-    queue. Each task counts on the day of its end.
+    """Return the numbers of the tasks that ended in the last `days` days, with today, by queue.
+
+    Each task counts on the day of its end.
     """
     names = [day_of(now - ago * DAY) for ago in range(days - 1, -1, -1)]
     found: dict[str, dict[str, list[Numbers]]] = {}

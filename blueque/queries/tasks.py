@@ -1,4 +1,4 @@
-"""Read tasks from Redis, what they contain as far as it is small, and tell which exist."""
+"""Read tasks from Redis, their small contents, and which exist."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ def load(redis: Redis, task_id: str, wait: Callable[..., Task] | None = None) ->
 
 
 def load_many(redis: Redis, ids: Sequence[str]) -> list[Task]:
-    """Return snapshots of those of these tasks that there are, in this order. One round trip."""
+    """Return snapshots of the existing ones of these tasks, in this order. One round trip."""
     replies = redis.read(*[("HGETALL", keys.task(task_id)) for task_id in ids])
     return [Task(one, as_hash(reply)) for one, reply in zip(ids, replies, strict=True) if reply]
 
 
 def first_missing(redis: Redis, names: Sequence[str]) -> NoSuchTask | NoSuchGroup | None:
-    """Return the error for the first of these names in conditions that no task and no group has, or
-    a workflow whose tasks are not all there; None: all can be waited for. One round trip.
+    """Return the error for the first name in conditions that cannot be waited for. One round trip.
+
+    It is no task, no group, or an incomplete workflow. None: all can be waited for.
     """
     groups = [group_of(name) for name in names]
     found = redis.read(
@@ -53,15 +54,15 @@ def first_missing(redis: Redis, names: Sequence[str]) -> NoSuchTask | NoSuchGrou
 
 
 def first_existing(redis: Redis, ids: Sequence[str]) -> str | None:
-    """Return the first of these ids that a task has; None: none has. One round trip."""
+    """Return the first of these ids that is in use; None: none is. One round trip."""
     exist = redis.read(*[("EXISTS", keys.task(task_id)) for task_id in ids])
     return next((task for task, exists in zip(ids, exist, strict=True) if exists), None)
 
 
 def are_unused(redis: Redis, ids: Sequence[str], group: str | None = None) -> list[bool]:
-    """Tell for each id that was made from a key whether a task may be made with it: there is none, and
-    the key of a deleted one does not count any more. One round trip.
+    """Return for each id from a key whether a task may be made with it. One round trip.
 
+    There is no such task, and the key of a deleted one no longer counts.
     group: in which the keys count; None: in the queue.
     """
     remembered = (
@@ -81,7 +82,7 @@ def state_of(redis: Redis, group: str) -> str | None:
 
 
 def ended_among(redis: Redis, ids: Sequence[str]) -> list[str]:
-    """Return those of these ids whose tasks have ended. One round trip."""
+    """Return the ids whose tasks have ended. One round trip."""
     statuses = redis.read(*[("HGET", keys.task(task_id), "status") for task_id in ids])
     return [task for task, status in zip(ids, statuses, strict=True) if status in FINISHED]
 
@@ -107,7 +108,7 @@ def _fields(task: Task, names: Sequence[str]) -> list[str]:
 
 
 def _texts(redis: Redis, wanted: Sequence[tuple[str, str]]) -> list[tuple[str, dict[str, str]]]:
-    """Return fields of tasks. Instead of a text that is too large: (1.2 MiB)."""
+    """Return fields of tasks. A text that is too large is replaced by its size: (1.2 MiB)."""
     sizes = redis.read(*[("HSTRLEN", keys.task(task), name) for task, name in wanted])
     room, small, found = MOST_AT_ONCE, [], []
     for (task, name), length in zip(wanted, sizes, strict=True):

@@ -1,4 +1,4 @@
-"""What has to be done for groups of tasks."""
+"""Work that is due for groups of tasks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from blueque.model import keys
 
 
 class Unsettled(NamedTuple):
-    """What has to be done for groups.
+    """Work that is due for groups.
 
-    members: ids of members that have ended, or run again, and whose groups have not noted it.
+    members: ids of members that have ended, or run again, which their groups have not recorded.
     groups: the names of groups whose time has come, each with its score.
     """
 
@@ -29,13 +29,13 @@ class Cancellation(NamedTuple):
 
 
 def unsettled(redis: Redis, now: float, members: int, groups: int) -> Unsettled:
-    """Return at most so many members and groups that have to be seen to."""
+    """Return the work that is due, at most so many members and groups."""
     tasks, names = redis.read(("ZRANGE", keys.UNSETTLED_MEMBERS, 0, members - 1), _due(now, groups))
     return Unsettled(tasks, _scored(names))
 
 
 def due(redis: Redis, now: float, count: int) -> list[tuple[str, float]]:
-    """Return the names of groups whose time has come, each with its score, the lowest first."""
+    """Return the names of groups whose time has come, each with its score, lowest first."""
     (names,) = redis.read(_due(now, count))
     return _scored(names)
 
@@ -49,7 +49,7 @@ def _scored(reply: Sequence[str]) -> list[tuple[str, float]]:
 
 
 def count_waiting(redis: Redis, group: str) -> int:
-    """Return how many tasks wait for a group, with those that are gone."""
+    """Return how many tasks wait for a group, including those that are gone."""
     (size,) = redis.read(("ZCARD", keys.awaiting(group)))
     return int(size)
 

@@ -1,6 +1,4 @@
-"""What waits in the lines of many queues: how many tasks, which are next, and which fit no
-listener.
-"""
+"""The lines of many queues: how many tasks wait, which are next, and which fit no listener."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ class Misfit(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """A line in which tasks wait: how many, and the ids of the next NEXT tasks."""
+    """A line with waiting tasks: how many, and the ids of the next NEXT tasks."""
 
     line: str
     length: int
@@ -47,7 +45,7 @@ class Waits(NamedTuple):
 
 
 def waits(queue: str, names: Sequence[str]) -> Reader[list[Waits]]:
-    """Read what waits in these lines of a queue, without those in which nothing does: one round trip."""
+    """Read what waits in these lines of a queue, without empty ones: one round trip."""
     found = yield from of_each({name: _waits(queue, name) for name in names})
     return [line for line in found.values() if line.length and line.head]
 
@@ -74,9 +72,7 @@ def misfits(lines: Iterable[Waits], nodes: Sequence[Node]) -> tuple[Misfit, ...]
 
 
 def lacking(needs: Needs, nodes: Sequence[Mapping[str, int]]) -> str | None:
-    """Return the name of a resource that keeps tasks from ever running on any of these nodes. None:
-    a node has enough.
-    """
+    """Return a resource of which no node has enough for these needs. None: a node has enough of all."""
     if not needs.resources or any(
         all(has.get(name, 0) >= amount for name, amount in needs.resources) for has in nodes
     ):
@@ -88,11 +84,9 @@ def lacking(needs: Needs, nodes: Sequence[Mapping[str, int]]) -> str | None:
 
 
 def waiting_since(task: Task) -> float | None:
-    """Return since when a pending task has been in line. A change of priority, place or queue does
-    not change that.
+    """Return since when a pending task has been in line, regardless of priority, place and moves.
 
-    A task whose `eta` is later than its last change did not wait for that eta: it was put in line
-    before.
+    A task whose `eta` is later than its last change did not wait for that eta: it was put in line before.
     """
     came = [task.created, task.queued]
     if task.eta is not None and (task.updated is None or task.eta <= task.updated):
@@ -131,8 +125,8 @@ def runnable(lines: Iterable[Waits], unfit: Iterable[Misfit], held: Mapping[str,
 def in_turn(lines: Mapping[tuple[str, str], Sequence[Task]]) -> Sequence[Task]:
     """Return the tasks in the order of their turns, if all of them can run.
 
-    lines: the tasks of each queue and line, the next first. Between queues, the task that has
-        waited longer comes first.
+    lines: the tasks of each queue and line, next first. Between queues, the task that has waited
+        longer comes first.
     """
     equals: dict[tuple[int, str], list[Sequence[Task]]] = {}
     for (queue, line), some in lines.items():
@@ -145,8 +139,8 @@ def in_turn(lines: Mapping[tuple[str, str], Sequence[Task]]) -> Sequence[Task]:
 
 
 def _merged(lines: Sequence[Sequence[Task]], key: Callable[[Task], float]) -> Sequence[Task]:
-    """Return what `heapq.merge` yields, which is slow for a thousand short lines: of the next tasks of
-    all lines, the one with the smallest key.
+    """Do as `heapq.merge`, which is slow for a thousand short lines: take the smallest next task
+    each time.
     """
     if len(lines) == 1:
         return lines[0]

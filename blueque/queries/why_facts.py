@@ -1,5 +1,5 @@
-"""Everything that bears on why a task does not run, in six round trips, or on why each of many does
-not. sentences/why.py turns it into sentences.
+"""Why a task does not run: all facts, in six round trips, also for many tasks. sentences/why.py
+turns them into sentences.
 """
 
 from __future__ import annotations
@@ -42,26 +42,24 @@ MAX_QUEUES = 1000  # queues whose listeners are read, those with the most listen
 class Inquiry(NamedTuple):
     """A task and its circumstances at one instant.
 
-    line: the line in which it waits, or would wait. needs: what it needs; None: its needs make no
-        sense.
-    before: how many tasks are ahead of it in its line; None: it is not there, or not among the
-        first FARTHEST.
-    length: of its line. higher, beside: how many tasks wait in lines of higher priority, and in
-        other lines of the same priority; without lines that wait for a lock.
-    nodes: the listeners of its queue. others: listeners of other queues that share a node with
-        these.
-    holders: the tasks that hold its lock; counted: those that count as running in its queue.
-    tasks: the tasks that these listeners hold, the holders, the counted and those that it waits
-        for, by id, with the fields in `listing.SHOWN`; with the same of others asked for with it.
+    line: the line in which it waits, or would wait. needs: what it needs; None: they are malformed.
+    before: how many tasks are ahead of it in its line; None: it is not among the first FARTHEST.
+    length: of its line.
+    higher, beside: how many tasks wait in lines of higher priority, and in other lines of the same
+        priority; without lines that wait for a lock.
+    nodes: the listeners of its queue. others: listeners of other queues that share a node with these.
+    holders: the tasks that hold its lock. counted: those that count as running in its queue.
+    tasks: the tasks of these listeners, the holders, the counted, and those that it waits for, by
+        id, with the fields in `listing.SHOWN`. Shared by all tasks of the same call.
     usual: how long tasks of its queue usually run, if it is pending, or runs without progress.
     wish: why its last attempt asked to run again later, if it is scheduled for that.
     workflow: the state of its group; None: it has none, or that is gone.
-    dependencies: what it waits for, or waited for. broken: of each task that it waits for, and that
-        is blocked itself, the tasks that hold that one up. causes: of the task, and of those that it
-        waits for or that hold it up, those that caused its cancellation, as `causes` finds them.
-    listeners: of those that it waits for and that run, by the ids of these.
-    has_handler: the configuration here, which is not in Redis, names what runs the tasks of its
-        queue.
+    dependencies: what it waits for, or waited for.
+    broken: for each blocked task that it waits for, the tasks that hold that one up.
+    causes: of the task, and of those that it waits for or that hold it up: the causes of their
+        cancellation, see `causes`.
+    listeners: of the running tasks that it waits for, by the ids of these.
+    has_handler: whether the configuration on this host names what runs the tasks of its queue.
     """
 
     task: Task
@@ -123,8 +121,9 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
 
 
 def inquire_many(redis: Redis, tasks: Sequence[Task]) -> list[Inquiry]:
-    """Return the circumstances of these pending tasks, which have the fields in `listing.SHOWN`: four
-    round trips for any number of them.
+    """Return the circumstances of these pending tasks: four round trips for any number of them.
+
+    tasks: with the fields in `listing.SHOWN`.
     """
     now, every = read(redis, in_step(clock(), _queues()))
     return read(redis, _inquiries(tasks, every, now))[0]
@@ -152,11 +151,11 @@ def _parents(task_id: str) -> Reader[Dependencies]:
 
 
 class _Queue(NamedTuple):
-    """What is known of the queue of a task.
+    """The facts about the queue of a task.
 
-    lengths: how many tasks wait in each line that comes before or beside those of the tasks asked
-        for, and how many hold the lock that they need. counted: some of the tasks that count as
-        running.
+    lengths: for each line that comes before or beside those of the tasks: how many tasks wait in
+        it, and how many hold the lock that they need.
+    counted: some of the tasks that count as running.
     """
 
     seen: QueueSeen
@@ -169,8 +168,9 @@ class _Queue(NamedTuple):
 def _inquiries(
     tasks: Sequence[Task], every: Sequence[str], now: float
 ) -> Reader[tuple[list[Inquiry], list[Node]]]:
-    """Read the circumstances of tasks but for what they wait for, and all listeners: three round
-    trips. every: the queues whose listeners are read.
+    """Read the circumstances of tasks, without what they wait for, and all listeners: three round trips.
+
+    every: the queues whose listeners are read.
     """
     lines = {task: line_of(task.fields.get("priority"), task.fields.get("needs")) for task in tasks}
     needs = {task: needs_of(line) for task, line in lines.items()}
@@ -229,7 +229,7 @@ def _lowest(lines: Mapping[Task, str]) -> dict[str, int]:
 def _queue(queue: str, lowest: int, is_timed: bool, now: float) -> Reader[_Queue]:
     """Read a queue: two round trips. lowest: the priority below which no line is read.
 
-    is_timed: read also how long its tasks usually run.
+    is_timed: also read how long its tasks usually run.
     """
     seen, its, (counted,) = yield from in_step(
         queue_seen(queue, MAX_LINES), members(queue), _counted(queue)
@@ -253,7 +253,7 @@ def _holders(lock: str) -> Reader[list[str]]:
 
 
 def _place(task: Task, line: str) -> Reader[tuple[int | None, int]]:
-    """Read how many tasks are ahead of a task in its line, and the length of this."""
+    """Read how many tasks are ahead of a task in its line, and the length of the line."""
     key = keys.line(task.queue or "", line)
     # From the front, which is the tail; but the reply counts from the head.
     index, length = yield [("LPOS", key, task.id, "RANK", -1, "MAXLEN", FARTHEST), ("LLEN", key)]
@@ -279,9 +279,7 @@ def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]
 
 
 def _count_others(line: str, queue: _Queue) -> tuple[int, int]:
-    """Return how many tasks wait in lines of higher priority, and in other lines of the same
-    priority.
-    """
+    """Return how many tasks wait in lines of higher priority, and in other lines of the same priority."""
     counts = [(DEFAULT, queue.seen.in_default)] if line != DEFAULT else []
     for name, (length, holders) in queue.lengths.items():
         needs = needs_of(name) or Needs()

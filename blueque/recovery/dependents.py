@@ -35,7 +35,7 @@ class Dependents:
 
     @property
     def has_work(self) -> bool:
-        """Tell whether `step` knows of ends that may not be settled."""
+        """Return whether `step` knows of ends that may not be settled."""
         return bool(self._ended)
 
     @property

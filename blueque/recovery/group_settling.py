@@ -138,7 +138,7 @@ class _Looks:
 
     def _has_dropped(self, group: str) -> bool:
         """Look at a hundred of those who still wait for a group that ended long ago, from a random
-        one on. Tell whether some are gone.
+        one on. Return whether some are gone.
         """
         size = unsettled_groups.count_waiting(self._redis, group)
         first = random.randrange(max(size - DEPENDENTS_AT_ONCE, 0) + 1)

@@ -151,7 +151,7 @@ class Recovery:
             self._refused.add((queue, node))
 
     def _is_dead(self, each: ObservedQueue, node: str, observed: Observed) -> bool:
-        """Tell whether the listener is dead; fence it if that is new."""
+        """Return whether the listener is dead; fence it if that is new."""
         queue, now = each.queue, each.looked_at
         registration = observed.registration or {}
         if not registration:
@@ -226,8 +226,8 @@ class Recovery:
         return orphans
 
     def _may_be_claimed(self, observed: Observed, task: Task, now: float) -> bool:
-        """Tell whether a listener of 1.0.0 may be about to claim the newest entry, because it struck
-        the dead listener off.
+        """Return whether a listener of 1.0.0 may be about to claim the newest entry, because it
+        struck the dead listener off.
         """
         is_struck_by_legacy = not observed.registration or "struck" in observed.registration
         is_doubtful = (
@@ -251,7 +251,7 @@ class Recovery:
         return done
 
     def _is_lost(self, observed: Observed, task: Task, is_here: bool, now: float) -> bool:
-        """Tell whether to give up a started task of a dead listener."""
+        """Return whether to give up a started task of a dead listener."""
         if is_here:
             if process.is_alive(task.pid or 0, task.fields):
                 return False
@@ -305,13 +305,13 @@ def last_seen(at: float | str | None) -> str:
 
 
 def _is_of_this_host(task: Task) -> bool:
-    """Tell whether the process of the task is on this host. 1.0.0 records only the host name."""
+    """Return whether the process of the task is on this host. 1.0.0 records only the host name."""
     if "boot" in task.fields:
         return process.shares_pids(task.fields)
     return process.is_legacy_here(task.node or "")
 
 
 def _is_gone_here(node: str) -> bool:
-    """Tell whether a listener of 1.0.0 was a process of this host that is gone."""
+    """Return whether a listener of 1.0.0 was a process of this host that is gone."""
     pid = process.pid_of(node.rpartition("_")[2])
     return process.is_legacy_here(node) and pid > 0 and not process.is_alive(pid, {})

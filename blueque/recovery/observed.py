@@ -38,7 +38,7 @@ class Observed:
         return (self.lost_after if is_dead else self.lease) / 4
 
     def may_be_judged_by_time(self) -> bool:
-        """Tell whether the listener beats. One used as a library does not, nor does 1.0.0."""
+        """Return whether the listener beats. One used as a library does not, nor does 1.0.0."""
         return number(self.registration, "beat_every", 0.0) > 0
 
     def restart(self, now: float) -> None:
@@ -73,7 +73,7 @@ class ObservedQueue:
         return max(self.pace - spent, self.pace / 2)
 
     def is_still_alone(self, members: Set[str], now: float) -> bool:
-        """Tell whether there is no one to look at, as at the last look; this counts as a look."""
+        """Return whether there is no one to look at, as at the last look; this counts as a look."""
         alone = {self.own_node}
         # A listener that comes becomes a member.
         if not members == self.listeners.keys() == alone or self.looks_at_started(now):
@@ -104,7 +104,7 @@ class ObservedQueue:
             self.listeners[node].registration = None
 
     def looks_at_started(self, now: float) -> bool:
-        """Tell whether it is time to look for listeners that only started tasks name."""
+        """Return whether it is time to look for listeners that only started tasks name."""
         return now >= self._next_look_at_started
 
     def note_started(self, nodes: set[str], now: float) -> None:

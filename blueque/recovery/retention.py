@@ -111,7 +111,7 @@ class Retention:
         return +numbers
 
     def _counted(self, place: Place, stock: ended.Stock) -> Iterator[int]:
-        """Yield how many tasks of a list go, of the oldest first."""
+        """Yield how many tasks of a list go, of oldest first."""
         passed, is_all_going = 0, stock.lengths[place] > 0 and place.queue not in stock.archiving
         while is_all_going:
             (tasks,) = ended.oldest(self._redis, {place: passed}, COUNTED_AT_ONCE).values()
@@ -224,7 +224,7 @@ class Retention:
         return task is not None and task.has_dependents and task.task not in self._awaited
 
     def _is_awaited(self, task: FinishedTask, now: float) -> bool:
-        """Tell whether others wait for a task. If they do not any more, it is to be deleted."""
+        """Return whether others wait for a task. If they do not any more, it is to be deleted."""
         if self._is_to_ask(task) and is_awaited(self._redis, task.task, now, DEPENDENTS_AT_ONCE):
             self._awaited.add(task.task)
         return task.has_dependents and task.task in self._awaited

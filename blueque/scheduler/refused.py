@@ -27,7 +27,7 @@ class RefusedQueues:
         self._refused: dict[str, tuple[float, dict[str, str]]] = {}
 
     def __contains__(self, queue: str) -> bool:
-        """Tell whether a queue is left alone for now."""
+        """Return whether a queue is left alone for now."""
         return time.monotonic() < self._retry_at.get(queue, 0.0)
 
     def attempt(self, name: str, duty: str, action: Callable[[Queue], object]) -> None:

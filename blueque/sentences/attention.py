@@ -87,7 +87,7 @@ def heading(concerns: Sequence[Concern], lines: Sequence[QueueOverview]) -> str:
 
 
 def stands_still(task: Task, now: float) -> bool:
-    """Tell whether a running task that has reported progress has not done so for long."""
+    """Return whether a running task that has reported progress has not done so for long."""
     if task.status != "started" or task.progress_at is None:
         return False
     until_then = task.progress_at - (task.started or task.progress_at)

@@ -39,7 +39,7 @@ def word(event: Event) -> str:
 
 
 def is_wanted(event: Event, kinds: Collection[str]) -> bool:
-    """Tell whether an event has one of these names, or is called so for people. No kinds: any event."""
+    """Return whether an event has one of these names, or is called so for people. No kinds: any event."""
     return not kinds or event.event in kinds or word(event) in kinds
 
 

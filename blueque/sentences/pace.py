@@ -69,8 +69,8 @@ def usual_of(usual: Usual | None) -> str | None:
 
 
 def may_run(task: Task, listener: Node | None) -> bool:
-    """Tell whether nothing says that a started task has stopped: its listener is heard, and its process
-    is not gone from this host. listener: None: not known.
+    """Return whether nothing says that a started task has stopped: its listener is heard, and its
+    process is not gone from this host. listener: None: not known.
     """
     is_gone = task.status == "started" and process.is_gone(task.pid or 0, task.fields)
     return not is_gone and not (listener is not None and listener.is_unheard)

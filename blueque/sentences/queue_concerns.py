@@ -237,5 +237,5 @@ def _count_of(failed: int, line: QueueOverview) -> str:
 
 
 def is_least(failed: int, line: QueueOverview) -> bool:
-    """Tell whether more than so many may have failed: all that were looked at are among them."""
+    """Return whether more than so many may have failed: all that were looked at are among them."""
     return failed == line.failures.looked_at < line.counts.failed

@@ -117,7 +117,7 @@ def whole(seconds: float, zone: tzinfo | None, *, to_the_second: bool = False) -
 
 
 def have_seconds(times: Iterable[float]) -> bool:
-    """Tell whether one of the times is not a whole minute, so that all in a table have seconds."""
+    """Return whether one of the times is not a whole minute, so that all in a table have seconds."""
     return any(int(time) % MINUTE for time in times)
 
 
@@ -184,7 +184,7 @@ def why_nothing(
 ) -> list[Reason]:
     """Return why nothing comes of a recurring task, or why the last time nothing did.
 
-    recent: its last occurrences, the newest first.
+    recent: its last occurrences, newest first.
     """
     queue = seen.record.get("queue")
     is_minded = queue is not None and bool(inspector.listeners(queue))

@@ -56,7 +56,7 @@ def _of_the_handler(frames: Sequence[str]) -> Sequence[str]:
 
 
 def _is_here(task: Task) -> bool:
-    """Tell whether the task runs on this host."""
+    """Return whether the task runs on this host."""
     return task.files is not None and os.path.isdir(task.files.partition(":")[2])
 
 

@@ -188,7 +188,7 @@ def _running(inquiry: Inquiry) -> list[tuple[Node, Task]]:
 def _is_room_in(
     pool: tuple[str, str, str], inquiry: Inquiry, used: Sequence[tuple[Node, Task]]
 ) -> bool:
-    """Tell whether a host has free what the task needs. All its listeners share the resources."""
+    """Return whether a host has free what the task needs. All its listeners share the resources."""
     totals = [_has(node) for node in able_listeners(inquiry) if node.pool == pool]
     for name, amount in inquiry.needs.resources if inquiry.needs is not None else ():
         taken = sum(dict(_needs_of(task)).get(name, 0) for node, task in used if node.pool == pool)

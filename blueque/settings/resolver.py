@@ -69,7 +69,7 @@ _NOTHING = Layer("environment", _EMPTY)
 class Resolver:
     """Says which value counts.
 
-    settings: by key. layers: the nearest first.
+    settings: by key. layers: nearest first.
     """
 
     def __init__(self, settings: Mapping[str, Setting], layers: Sequence[Layer]) -> None:
@@ -156,7 +156,7 @@ class Sources:
         return None if queues and has_own and not is_for_all else found
 
     def has_handler_for_all(self) -> bool:
-        """Tell whether an option or a variable says what runs the tasks of all queues."""
+        """Return whether an option or a variable says what runs the tasks of all queues."""
         return any(layer.values.keys() & {*RUNS} for layer in self._nearest("listener"))
 
     def handler(self, queue: str, registered: Mapping[str, str]) -> Found | None:

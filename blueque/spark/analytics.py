@@ -92,7 +92,7 @@ def counted(rows: DataFrame, of: str, by: Sequence[str]) -> DataFrame:
 
 
 def failures(df: DataFrame, by: str | Iterable[str] = ("queue",)) -> DataFrame:
-    """Return how often each type of error occurred, the most frequent first.
+    """Return how often each type of error occurred, most frequent first.
 
     One row per group and type.
     error_type: as recorded; without one (1.0.0 records none) the first word of the error, or "unknown".

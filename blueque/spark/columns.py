@@ -80,7 +80,7 @@ class _Chosen:
 
 
 def is_column(given: Any) -> bool:
-    """Tell whether it is a Column, of a session here or of Spark Connect."""
+    """Return whether it is a Column, of a session here or of Spark Connect."""
     return type(given).__module__.startswith("pyspark.sql") and hasattr(given, "alias")
 
 

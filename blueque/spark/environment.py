@@ -114,6 +114,6 @@ def _import_paths() -> list[str]:
 
 
 def _is_configured(name: str, environ: Mapping[str, str]) -> bool:
-    """Tell whether the installation of Spark has a configuration file of this name."""
+    """Return whether the installation of Spark has a configuration file of this name."""
     directory = environ.get("SPARK_CONF_DIR") or os.path.join(environ.get("SPARK_HOME", ""), "conf")
     return os.path.isabs(directory) and os.path.exists(os.path.join(directory, name))

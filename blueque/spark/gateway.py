@@ -23,7 +23,7 @@ _OWNER = (
 
 
 def has_java() -> bool:
-    """Tell whether pyspark has a Java process."""
+    """Return whether pyspark has a Java process."""
     return SparkContext._gateway is not None
 
 
@@ -34,7 +34,7 @@ def claim() -> None:
 
 
 def forget_inherited() -> bool:
-    """Make pyspark forget a gateway that belongs to the parent process; tell whether it had one."""
+    """Make pyspark forget a gateway that belongs to the parent process; return whether it had one."""
     gateway = SparkContext._gateway
     if gateway is None or _is_ours(gateway):
         return False

@@ -92,7 +92,7 @@ class Writer(ABC):
         """Make the tasks whose keys are new, and return how many."""
 
     def has_all(self, reports: Sequence[Report]) -> bool:
-        """Tell whether all that was reported is in Redis. False: write all rows again."""
+        """Return whether all that was reported is in Redis. False: write all rows again."""
         return True
 
     @abstractmethod
@@ -129,7 +129,7 @@ class MembersWriter(Writer):
         return self.opened.put(client.connections, tasks, fields)
 
     def has_all(self, reports: Sequence[Report]) -> bool:
-        """Tell whether the group has all that was put: a failover takes tasks back.
+        """Return whether the group has all that was put: a failover takes tasks back.
 
         What tasks of Spark that failed have made hides how many are missing, as do other programs
         that add to the group. So a first pass counts only if the group has grown by what was

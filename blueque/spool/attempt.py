@@ -96,7 +96,7 @@ class Attempt:
         os.makedirs(f"{self.path}/{CWD}", mode=0o700, exist_ok=True)
 
     def has_cwd(self) -> bool:
-        """Tell whether the task has, or has had, a working directory of its own."""
+        """Return whether the task has, or has had, a working directory of its own."""
         return self.has_left_files() and os.path.lexists(f"{self.path}/{CWD}")
 
     def remove_cwd(self) -> Iterator[None]:
@@ -134,7 +134,7 @@ class Attempt:
         return used if 0 <= used < float("inf") else 0.0  # else the task has written there
 
     def has_begun(self) -> bool:
-        """Tell whether the task has begun to run; True if unknown."""
+        """Return whether the task has begun to run; True if unknown."""
         self._is_begun = self._is_begun or self._beginning() is not None
         return self._is_begun
 
@@ -157,7 +157,7 @@ class Attempt:
         return "" if b"\n" in content else None  # "": it has begun, and has written after that
 
     def has_ended(self) -> bool:
-        """Tell whether its end is recorded."""
+        """Return whether its end is recorded."""
         with contextlib.suppress(OSError):
             if os.stat(f"{self.path}/exit.new").st_size > 0:
                 return True
@@ -258,7 +258,7 @@ class Attempt:
         return None
 
     def has_exit(self) -> bool:
-        """Tell whether there is a readable record of its end."""
+        """Return whether there is a readable record of its end."""
         try:
             return self.read_exit() is not None
         except OSError:
@@ -331,7 +331,7 @@ class Attempt:
         return self._mark(name)
 
     def has_left_files(self) -> bool:
-        """Tell whether the attempt, which has ended, has left more than each does: it has printed
+        """Return whether the attempt, which has ended, has left more than each does: it has printed
         something, or there are other files. Looks once.
         """
         if self._left is None:
@@ -347,7 +347,7 @@ class Attempt:
             return True
 
     def is_wanted(self) -> bool:
-        """Tell whether the next attempt may go on from what is in the directory."""
+        """Return whether the next attempt may go on from what is in the directory."""
         return is_wanted(self.path)
 
     def release(self) -> None:
@@ -400,7 +400,7 @@ class Attempt:
         remove(f"{self.path}/{ASKED}")
 
     def has_taken_notice(self) -> bool:
-        """Tell whether the task was asked to stop and has removed the file `stop`."""
+        """Return whether the task was asked to stop and has removed the file `stop`."""
         return os.path.exists(f"{self.path}/{ASKED}") and not os.path.exists(f"{self.path}/{STOP}")
 
     def told(self) -> progress_file.Told | None:
@@ -467,7 +467,7 @@ class Attempt:
 
 
 def is_wanted(path: str) -> bool:
-    """Tell whether the next attempt may go on from what is in this directory of an attempt."""
+    """Return whether the next attempt may go on from what is in this directory of an attempt."""
     return os.path.exists(f"{path}/{WANTED}")
 
 

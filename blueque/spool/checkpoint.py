@@ -52,7 +52,7 @@ def mark(directory: str) -> Mark | None:
 
 
 def exists(directory: str) -> bool:
-    """Tell whether the attempt has left a checkpoint, or Redis may have one."""
+    """Return whether the attempt has left a checkpoint, or Redis may have one."""
     return mark(directory) is not None or bool(known(directory)) or has_files(directory)
 
 
@@ -66,7 +66,7 @@ def read(directory: str, limit: int = plain_files.MOST) -> str | None:
 
 
 def is_json(text: str) -> bool:
-    """Tell whether it is JSON that can be written again."""
+    """Return whether it is JSON that can be written again."""
     try:
         json.loads(text)
         text.encode()
@@ -90,7 +90,7 @@ def note_known(directory: str, parts: Iterable[str]) -> None:
 
 
 def has_files(directory: str) -> bool:
-    """Tell whether there is anything in the checkpoint directory of the attempt."""
+    """Return whether there is anything in the checkpoint directory of the attempt."""
     try:
         with os.scandir(f"{directory}/{DIRECTORY}") as found:
             return next(found, None) is not None

@@ -30,7 +30,7 @@ def _is_list_of_texts(value: Any) -> bool:
 
 
 def _is_list_of_new_tasks(value: Any) -> bool:
-    """Tell whether these are tasks that the task makes with its end, see `new_task.NewTask`."""
+    """Return whether these are tasks that the task makes with its end, see `new_task.NewTask`."""
     return isinstance(value, list) and all(map(_is_new_task, value))
 
 

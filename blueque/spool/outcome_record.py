@@ -159,7 +159,7 @@ def _last_lines(attempt: Attempt) -> str:
 
 
 def is_killed(record: Record) -> bool:
-    """Tell whether an attempt has failed by SIGKILL, also as a shell reports it."""
+    """Return whether an attempt has failed by SIGKILL, also as a shell reports it."""
     return record["status"] == "failed" and (
         record.get("signal") == "SIGKILL" or record.get("exit_code") == KILLED
     )

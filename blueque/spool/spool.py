@@ -273,7 +273,7 @@ class Spool(TaskSpool):
                 yield number, its.get("created"), attempt
 
     def is_in_use(self, path: str) -> bool:
-        """Tell whether the process of the attempt in this directory still runs."""
+        """Return whether the process of the attempt in this directory still runs."""
         return any(
             attempt.path == path and process.start_ticks(pid) == ticks
             for pid, ticks, attempt in self.open_attempts()
@@ -287,7 +287,7 @@ class Spool(TaskSpool):
                 yield pid, ticks, self.attempt_at(written["path"], link)
 
     def runs(self, pid: int, ticks: int, attempt: Attempt) -> bool:
-        """Tell whether the process, if it is alive, runs this attempt.
+        """Return whether the process, if it is alive, runs this attempt.
 
         A process that takes one task after the other may run a later one, or wait for it.
         """

@@ -70,14 +70,14 @@ def require_host_name(name: str) -> str:
 
 
 def names_one_machine(name: str) -> bool:
-    """Tell whether a name can be of one machine only: not `localhost`, nor an address."""
+    """Return whether a name can be of one machine only: not `localhost`, nor an address."""
     return bool(name) and not (
         _LOOPBACK.fullmatch(name) or name.endswith(_REVERSE) or _is_address(name)
     )
 
 
 def is_this_machine(host: str) -> bool:
-    """Tell whether a listener of 1.0.0 whose node id has this host runs on this machine.
+    """Return whether a listener of 1.0.0 whose node id has this host runs on this machine.
 
     Many machines may be `localhost`; this is the one if BLUEQUE_HOST says so.
     """
@@ -85,7 +85,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def has_been_this_machine(host: str) -> bool:
-    """Tell whether listeners of this machine may have registered under this host name earlier."""
+    """Return whether listeners of this machine may have registered under this host name earlier."""
     import socket  # here: a task process does not need it
 
     return host in (chosen_name(), socket.gethostname()) or host == _full_name()

@@ -22,7 +22,7 @@ class Lease:
         self._since = self._looked = 0.0
 
     def has_ended(self, record: Mapping[str, str], seconds: float) -> bool:
-        """Tell whether the owner of the record counts as dead. seconds: how long its lease is."""
+        """Return whether the owner of the record counts as dead. seconds: how long its lease is."""
         if process.is_gone(process.pid_of(record.get("pid", "")), record):
             return True
         now = time.monotonic()

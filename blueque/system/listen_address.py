@@ -26,7 +26,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches that host. Raises OSError if the name is unknown."""
+    """Return whether only this machine reaches that host. Raises OSError if the name is unknown."""
     found = {
         address[4][0] for address in socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)
     }

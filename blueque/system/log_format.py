@@ -72,7 +72,7 @@ def stop_logging() -> None:
 
 
 def _is_journal(descriptor: int) -> bool:
-    """Tell whether the descriptor leads to the journal, see JOURNAL_STREAM in systemd.exec(5)."""
+    """Return whether the descriptor leads to the journal, see JOURNAL_STREAM in systemd.exec(5)."""
     try:
         status = os.fstat(descriptor)
     except OSError:

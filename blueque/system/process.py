@@ -1,4 +1,4 @@
-"""Identify processes, tell whether they live, fork, wait, signal. No tasks, no Redis."""
+"""Identify processes, return whether they live, fork, wait, signal. No tasks, no Redis."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def session(pid: int) -> int | None:
 
 
 def is_alive(pid: int, known: Mapping[str, str]) -> bool:
-    """Tell whether a process of this host is alive; False only if that is certain.
+    """Return whether a process of this host is alive; False only if that is certain.
 
     known: its recorded `identity`, or nothing.
     """
@@ -92,7 +92,7 @@ def is_alive(pid: int, known: Mapping[str, str]) -> bool:
 
 
 def is_gone(pid: int, known: Mapping[str, str]) -> bool:
-    """Tell whether a process of this host has certainly ended.
+    """Return whether a process of this host has certainly ended.
 
     False: it runs, or is unknown (pid 0), or is on another host or in another container.
     """
@@ -100,27 +100,26 @@ def is_gone(pid: int, known: Mapping[str, str]) -> bool:
 
 
 def shares_pids(known: Mapping[str, str]) -> bool:
-    """Tell whether pids of that `identity` mean the same processes here: same boot and namespace."""
+    """Return whether pids of that `identity` mean the same processes here: same boot and namespace."""
     boot, namespace = known.get("boot"), known.get("ns")
     return bool(boot and namespace) and boot == _boot_id() and namespace == _pid_namespace()
 
 
 def sees_all_pids() -> bool:
-    """Tell whether every process of this machine is visible, which is not so in a container."""
+    """Return whether every process of this machine is visible, which is not so in a container."""
     return f"pid:[{_pid_namespace()}]" == _FIRST_PID_NAMESPACE
 
 
 def is_legacy_here(node: str) -> bool:
-    """Tell whether the process of a listener of 1.0.0 is visible here. Only its node id is recorded.
+    """Return whether the process of a listener of 1.0.0 is visible here. Only its node id is recorded.
 
-    In a container, another container or the machine may have the same host name, so pids mean
-    nothing.
+    In a container, another container or the machine may have the same host name, so pids mean nothing.
     """
     return is_this_machine(node.rpartition("_")[0]) and sees_all_pids()
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process with this pid exists."""
+    """Return whether a process with this pid exists."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):  # the second: too large for a pid
@@ -144,7 +143,7 @@ def children(pid: int) -> set[int]:
 
 
 def is_in_container(environ: Mapping[str, str] = os.environ, root: str = "/") -> bool:
-    """Tell whether this process is in a container, which ends together with its first process."""
+    """Return whether this process is in a container, which ends together with its first process."""
     if environ.get("container") or environ.get("KUBERNETES_SERVICE_HOST"):
         return True
     if any(
@@ -339,8 +338,8 @@ def find_program(name: str) -> str | None:
 
 
 def is_ready(descriptor: int, seconds: float = 0) -> bool:
-    """Tell whether a descriptor can be read: of a process, whether that has ended. Wait up to so many
-    seconds for it.
+    """Return whether a descriptor can be read: of a process, whether that has ended. Wait up to so
+    many seconds for it.
     """
     return bool(wait_readable([descriptor], seconds))
 

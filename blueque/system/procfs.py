@@ -59,7 +59,7 @@ def read_plainly(path: str) -> bytes:
 
 
 def has_ended(fields: list[bytes]) -> bool:
-    """Tell whether the process with these fields (see `read_stat`) waits to be reaped and does
+    """Return whether the process with these fields (see `read_stat`) waits to be reaped and does
     nothing else.
     """
     # its first thread may have ended before the others

@@ -141,7 +141,7 @@ class Echoes:
         self._number, self._at = 0, 0.0
 
     def is_one(self, number: int) -> bool:
-        """Tell whether the same signal came less than a second ago and was not an echo."""
+        """Return whether the same signal came less than a second ago and was not an echo."""
         now = time.monotonic()
         if number == self._number and now - self._at < ECHO:
             return True

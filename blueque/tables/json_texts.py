@@ -66,7 +66,7 @@ def without_json(kind: pa.DataType, name: str) -> tuple[str, pa.DataType] | None
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether values of this type are text, which can be parameters as it is."""
+    """Return whether values of this type are text, which can be parameters as it is."""
     return _is(kind.value_type if _is(kind, "dictionary") else kind, *_TEXT)
 
 

@@ -1,4 +1,4 @@
-"""Run a handler that is a coroutine function. Imported for such handlers only, for asyncio is large."""
+"""Run a handler that is a coroutine function. Imported for those only, because asyncio is large."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from blueque.task_process.running_task import RunningTask, heed_sigterm, leave_s
 
 
 def run(awaitable: Awaitable[Any], task: RunningTask) -> Any:
-    """Run what the handler has returned to its end, and return the result.
+    """Run the awaitable of a handler to its end and return the result.
 
-    SIGTERM cancels it, unless it has read `should_stop`. If it lets CancelledError pass, the process
-    ends by SIGTERM, as that of any other handler does.
+    SIGTERM cancels it, unless it has read `should_stop`. If it does not catch CancelledError, the
+    process ends by SIGTERM, like that of any other handler.
     """
     stop = _Stop(task)
     heed_sigterm(task, stop)
@@ -35,7 +35,7 @@ def run(awaitable: Awaitable[Any], task: RunningTask) -> Any:
 
 
 class _Stop:
-    """What SIGTERM does while the coroutine runs. It is called in the main thread."""
+    """What SIGTERM does while the coroutine runs. Called in the main thread."""
 
     def __init__(self, task: RunningTask) -> None:
         self._task = task
@@ -52,7 +52,7 @@ class _Stop:
             self._running.get_loop().call_soon_threadsafe(self._running.cancel)
 
     def begin(self) -> None:
-        """Note the running coroutine. Raises CancelledError if the signal has come before."""
+        """Remember the running coroutine. Raises CancelledError if the signal came before."""
         self._running = asyncio.current_task()
         if self.is_asked:
             raise asyncio.CancelledError
@@ -64,7 +64,7 @@ async def _main(awaitable: Awaitable[Any], stop: _Stop) -> Any:
 
 
 def _from_the_handler_on(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback without the frames of asyncio, or the whole if it never came to us."""
+    """Return the traceback without the frames of asyncio, or all of it if it has none of ours."""
     frame = trace
     while frame is not None and frame.tb_frame.f_code is not _main.__code__:
         frame = frame.tb_next

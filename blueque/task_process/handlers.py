@@ -40,8 +40,8 @@ _RETURN = "a handler runs to its end and returns the result"
 class Work(NamedTuple):
     """How a task of one queue is run.
 
-    run: run the task and return its exit record.
-    prepare: what can be done before there is a task, such as importing; may raise anything.
+    run: runs the task and returns its exit record.
+    prepare: does what can be done before there is a task, such as importing; may raise anything.
     after: called when the exit record is written; never raises.
     """
 
@@ -216,7 +216,7 @@ def unfit(handler: Any) -> str | None:
 
 
 def place_of(error: BaseException) -> str:
-    """Return where in the user's code an import broke."""
+    """Return where in the user's code an import failed."""
     import traceback  # here: every fork copies what the listener has imported
 
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,14 +1,14 @@
-"""Handshake: how a task process, forked ahead, gets its task from its listener.
+"""Handshake: how a task process, forked in advance, gets its task from its listener.
 
-They use a pair of sockets. The first message is an assignment: it says for which attempt to
-prepare. A second one passes open files, if there are any. The last message lets the process begin. If the listener closes
-its end or dies before that, the process exits without running anything.
+They use a pair of sockets. The first message, an assignment, names the attempt to prepare for. A
+second one passes open files, if any. The last message lets the process begin. If the listener
+closes its end or dies before that, the process exits without running anything.
 
-With `--reuse`, both keep the sockets. When the task has ended and its exit record is written, the
-process says so with a `Rest`, and waits for the next assignment.
+With `--reuse`, both keep the sockets. Once the exit record is written, the process sends a `Rest`
+and waits for the next assignment.
 
-Assignments are packed by `marshal`: in a process that was forked just now, each function of Python
-that it calls copies pages of memory, and `json` has many.
+Assignments are packed by `marshal`: in a newly forked process, each Python function that it calls
+copies pages of memory, and `json` has many.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _read = os.read  # before a line of the user's has run, which may replace it
 
 
 class Assignment(NamedTuple):
-    """What a task process gets ready for.
+    """What a task process prepares for.
 
     path: the directory of the attempt. resources: what the task has been given, by name: numbers,
         or an amount.
     environ: variables for it. time_limit: in seconds, if it has one.
     may_rest: whether to wait for another task when this one has ended.
-    task: id and fields of the task; None: read them in the file `task`.
-    has_own_cwd: whether the task works in the directory of the attempt that is made for that.
+    task: id and fields of the task; None: read them from the file `task`.
+    has_own_cwd: whether the task works in a directory that is made for the attempt.
     """
 
     path: str
@@ -52,11 +52,11 @@ class Assignment(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """What a task process says when a task has ended and it waits for another.
+    """The message of a process whose task has ended and that waits for another.
 
-    path: the directory of the attempt that has ended. cpu_seconds: of all its tasks so far.
-    memory: bytes of its resident memory. descriptors: how many are open.
-    threads: how many that are no daemons the task had left; they have ended.
+    path: the directory of the attempt. cpu_seconds: of all its tasks so far.
+    memory: its resident memory in bytes. descriptors: how many are open.
+    threads: how many non-daemon threads the task had left; they have ended.
     has_children: whether child processes are left.
     """
 
@@ -69,15 +69,14 @@ class Rest(NamedTuple):
 
 
 def make() -> tuple[int, int]:
-    """Return the two ends of a handshake: that of the task process, and that of its listener. Raises
-    OSError.
-    """
+    """Return both ends of a handshake: of the task process, and of its listener. Raises OSError."""
     return unix_sockets.pair()
 
 
 def assign(handshake: int, assignment: Assignment, descriptors: Sequence[int] = ()) -> None:
-    """Have the process at the other end get ready, with copies of the descriptors. Raises
-    BrokenPipeError: it is gone.
+    """Let the process at the other end prepare, with copies of the descriptors.
+
+    Raises BrokenPipeError if it is gone.
     """
     packed = marshal.dumps((len(descriptors), *assignment), _FORMAT)
     if len(packed) > _MOST_OF_TASK:
@@ -88,14 +87,12 @@ def assign(handshake: int, assignment: Assignment, descriptors: Sequence[int] = 
 
 
 def begin(handshake: int) -> None:
-    """Let the process at the other end run what was assigned. Raises BrokenPipeError: it is gone."""
+    """Let the process at the other end run its assignment. Raises BrokenPipeError if it is gone."""
     _send(handshake, _GO)
 
 
 def hear_rest(handshake: int) -> Rest | None:
-    """Return what the process at the other end says, which waits for another task; None: it never
-    will.
-    """
+    """Return the message of a process that waits for another task; None: it never will."""
     try:
         said = os.read(handshake, _MOST)
         return Rest(*json.loads(said)) if said else None
@@ -111,8 +108,8 @@ def _send(handshake: int, message: bytes, descriptors: Sequence[int] = ()) -> No
 
 
 class Handshake:
-    """The end of the task process. Create it before any user code runs, which may close it and open
-    something else in its place.
+    """The end of the task process. Create it before any user code runs, which may close the
+    descriptor and open another file under its number.
     """
 
     def __init__(self, handshake: int) -> None:
@@ -121,8 +118,9 @@ class Handshake:
         self._has_hook = False  # that closes them in forked children
 
     def assignment(self) -> Assignment | None:
-        """Wait for the assignment; None: there will be none. The descriptors that come with it stay open
-        until `rest`, or until this process ends.
+        """Wait for the assignment; None: there will be none.
+
+        The descriptors that come with it stay open until `rest`, or until this process ends.
         """
         said = self._receive(_MOST)
         if not said:
@@ -151,12 +149,14 @@ class Handshake:
         return said == _GO
 
     def let_go(self) -> None:
-        """Close what came with the assignment: its task has ended."""
+        """Close what came with the assignment, because its task has ended."""
         _close(self._held)
         self._held.clear()
 
     def rest(self, rest: Rest) -> bool:
-        """Tell that the task has ended and that we wait for another. False: there will be none."""
+        """Tell the listener that the task has ended and that we wait for another. False: there will
+        be none.
+        """
         if self._identity != _identify(self._end):
             return False
         try:
@@ -166,7 +166,7 @@ class Handshake:
         return True
 
     def _receive(self, most: int) -> bytes:
-        """Return the next message; empty: there will be none, or what was imported has closed our end."""
+        """Return the next message; empty: there will be none, or imported code has closed our end."""
         if self._identity != _identify(self._end):
             return b""
         try:

@@ -1,6 +1,7 @@
-"""Hooks: what a class of the user does around each task, see `[listener] hooks` or BLUEQUE_HOOKS.
+"""Hooks: methods of a user's class that run around each task, see `[listener] hooks` or
+    BLUEQUE_HOOKS.
 
-What a hook raises is printed to the log of the task, and changes nothing.
+An exception of a hook is printed to the log of the task and changes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BEFORE, AFTER = METHODS = ("before_start", "after_end")
 
 
 class Ended(NamedTuple):
-    """How an attempt has ended, as `after_end` gets it.
+    """How an attempt has ended; the argument of `after_end`.
 
     status: complete, failed or handed_back. result: of a complete one, as the task has it.
     error, error_type: of the others, as in `blueque show`.
@@ -35,7 +36,7 @@ class Ended(NamedTuple):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Ended:
-        """Return what an exit record says."""
+        """Return the end in an exit record."""
         if record["status"] == "complete":
             return cls("complete", decode(record["result"], record.get("result_encoding")))
         status = "handed_back" if record.get("handed_back") else "failed"
@@ -43,8 +44,9 @@ class Ended(NamedTuple):
 
 
 def load(name: str) -> Any:
-    """Return a new object of the class that `package.module:Class` names. Raises InvalidInput, and
-    anything that its import raises.
+    """Return a new object of the class that `package.module:Class` names.
+
+    Raises InvalidInput, and whatever the import raises.
     """
     module, _, path = name.partition(":")
     found: Any = importlib.import_module(module)
@@ -56,7 +58,7 @@ def load(name: str) -> Any:
 
 
 class Hooks:
-    """The hooks of this process. The class is imported, and one object made of it, at the first use."""
+    """The hooks of this process. At the first use, the class is imported and one object created."""
 
     def __init__(self, name: str) -> None:
         self._name = name

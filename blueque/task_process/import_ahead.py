@@ -1,9 +1,9 @@
 """Import early what a running program may need later.
 
-An upgrade replaces the files of the package under listeners and tasks that run for days. A module
-that they import only then is missing, or is of another version. So listeners, their master, the
-scheduler, and task processes import at their start what they may need until their end;
-tests/guards/test_replaced_package.py takes the package away from under them.
+An upgrade replaces the files of the package while listeners and tasks run for days. A module that
+they import afterwards is missing, or of another version. So listeners, their master, the scheduler
+and task processes import at their start all that they may need;
+tests/guards/test_replaced_package.py removes the package while they run.
 """
 
 # ruff: noqa: F401
@@ -58,8 +58,8 @@ def import_for_daemon(redis_url: str) -> None:
 def import_for_handler() -> None:
     """Import what an imported handler may need later, where the process is no fork of a listener.
 
-    What the methods of Client import takes 200 ms and 5 MB, so only if the handler has imported
-    Client or New. A module that cannot be imported does not fail the task, which may not need it.
+    The methods of Client import modules for 200 ms and 5 MB; so only if the handler has imported
+    Client or New. A failed import does not fail the task, which may not need the module.
     """
     if not sys.modules.keys().isdisjoint(("blueque.client", "blueque.model.new")):
         with suppress(ImportError):
@@ -67,7 +67,7 @@ def import_for_handler() -> None:
 
 
 def import_for_payloads() -> None:
-    """Import what encrypts payloads, if they are to be: 20 ms."""
+    """Import the modules that encrypt payloads, if encryption is on: 20 ms."""
     if payloads_of({}) is not None:
         import blueque.model.payloads
 
@@ -84,11 +84,11 @@ def import_for_coroutines() -> None:
 def _import_for_client() -> None:
     """Import what the methods of Client import when they are called.
 
-    Once: each `import` reads its module, and a task process that a listener has forked copies each
-    page of memory that it reads a Python object in.
+    Once: each `import` reads its module, and a forked task process copies each page of memory in
+        which it reads a Python object.
 
-    Not Doctor and the feeder of a backlog: they are large, and a program that runs them has
-    imported them long before their end.
+    Doctor and the feeder of a backlog are left out: they are large, and a program that runs them
+    has imported them long before its end.
     """
     import blueque.client
     import blueque.listener.listener

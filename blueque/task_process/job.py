@@ -13,7 +13,7 @@ from blueque.task_process.hooks import hooked
 
 
 class Job(NamedTuple):
-    """The handlers of a listener, and what comes with them.
+    """The handlers of a listener and their settings.
 
     handlers: by queue.
     redis_url: the address of Redis for `Client()` in a handler; None: tasks do not get it.

@@ -1,17 +1,16 @@
 """The keeper of a slot: a small interpreter that forks the processes of its tasks, and is their parent.
 
-A process that is forked copies memory pages of its parent and repeats what modules such as
-`logging`, `threading` and `random` do at each fork. A slot has Redis, a log and more in memory.
-This program has only what a task process needs, so a fork costs a third.
+A forked process copies memory pages of its parent and repeats what modules such as `logging`,
+`threading` and `random` do at each fork. A slot has Redis, a log and more in memory. This program
+has only what a task process needs, so a fork costs a third.
 
-The slot sends one end of a handshake for the process that it wants, and the keeper answers with a pid and
-a descriptor of the process. It reaps its task processes and what they leave behind. If one has begun
-an attempt and has left no exit record, the keeper writes down how it ended, see
-`TaskSpool.reap`. When its slot is gone, it ends the processes that have not begun, and goes on
-until the others have ended. So its watcher then finds in its files how it ended.
-node/keeper.py has the side of the slot.
+The slot sends one end of a handshake for each process that it wants, and the keeper answers with
+its pid and a descriptor. It reaps its task processes and what they leave behind. If an attempt has
+begun and left no exit record, the keeper records how it ended, see `TaskSpool.reap`. When its slot
+is gone, it ends the processes that have not begun and waits for the others. So the next watcher of
+an attempt finds its end in its files. node/keeper.py has the side of the slot.
 
-No code of the user's runs here but modules of `--preload`.
+The only user code that runs here is that of `--preload`.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ class Orders(NamedTuple):
     spool: its directory. slot: the pid of the slot. end: the descriptor of our end of the socket.
     package: that of a copy of the package, see package_copy.py.
     preload: modules to import here. paths: the import path.
-    library: names of the modules that the listener has, with spaces; a task process may be given
-        them.
+    library: the modules that the listener has imported, separated by spaces; task processes may get them.
     arguments: those of the listener, for `sys.argv` of a handler.
     """
 
@@ -87,8 +85,9 @@ class Orders(NamedTuple):
 
 
 def become(orders: Orders) -> NoReturn:
-    """In a forked child of a slot: exec a fresh interpreter that serves the slot, out of the copy of
-    the package.
+    """Exec a fresh interpreter that serves the slot, from the copy of the package.
+
+    Called in a forked child of a slot.
     """
     kept = process.keep_in_memory(json.dumps(orders))
     process.set_name(NAME)
@@ -127,7 +126,7 @@ class Keeper:
         self._places: dict[int, int] = {}  # of our task processes on the board, by pid
 
     def serve(self, heard: Callable[[Collection[int]], object] = lambda _: None) -> int:
-        """Fork what the slot asks for until it closes its end; return when all have ended.
+        """Fork what the slot asks for until it closes its end; return when all processes have ended.
 
         heard: called with the descriptors of `poll` that are ready.
         """
@@ -159,7 +158,7 @@ class Keeper:
             return b"", []
 
     def send(self, *message: Any, files: Sequence[int] = ()) -> None:
-        """Tell the slot something; it may be gone."""
+        """Send the slot a message, unless it is gone."""
         if self._end >= 0:
             try:
                 unix_sockets.send(self._end, marshal.dumps(message, FORMAT), files)
@@ -188,7 +187,7 @@ class Keeper:
         os.close(pidfd)
 
     def _live(self, prepared: str | None, handshake: int, place: int) -> int:
-        """Be a task process."""
+        """Run as a task process."""
         process.set_name(main.NAME)
         self._signals.after_fork_in_child()
         # `signal.signal` looks enumerations up, and so copies pages of memory.
@@ -216,7 +215,7 @@ class Keeper:
             self.send("ended", pid, *reaped)
 
     def _lose_slot(self) -> None:
-        """Go on without the slot: end the task processes that have not begun, and let go of its log."""
+        """Continue without the slot: end the task processes that have not begun, and let go of its log."""
         self.poll.unregister(self._end)
         os.close(self._end)
         self._end = -1
@@ -320,10 +319,10 @@ class _Interpreter:
         return self._work.get(queue) or self._job.work_of(queue)
 
     def _resolve(self, name: str, paths: Sequence[str]) -> Handler:
-        """Return the callable; tell the keeper what its import has brought.
+        """Return the callable, and tell the keeper what its import has loaded.
 
-        paths: where Python looks for modules first. What is found there may have the name of a
-            module that others find elsewhere, so the keeper is told nothing.
+        paths: where Python looks for modules first. A module found there may have the name of
+            another one elsewhere, so the keeper is told nothing.
         """
         handlers.search_first(paths)
         if self._told:
@@ -352,7 +351,7 @@ class _Interpreter:
 
 
 def _freeze() -> None:
-    """Keep collections in task processes from what they share with us: they would copy all of it."""
+    """Exclude our objects from garbage collection in task processes, which would copy all of them."""
     gc.collect()
     gc.freeze()
 
@@ -368,8 +367,9 @@ def preload(names: Sequence[str]) -> str | None:
 
 
 def _await_threads() -> list[str]:
-    """Wait for the threads that the preloaded modules have started; return the names of those that
-    stay. A process that is forked has none of them, but the locks that they hold.
+    """Wait for the threads that preloaded modules have started; return the names of those that stay.
+
+    A forked process has none of them, but the locks that they hold.
     """
     threading = sys.modules.get("threading")  # else no thread has been started by it
     if threading is None:

@@ -1,5 +1,4 @@
-"""The task process: what runs between the fork and the exit record. It talks to files only, never
-to Redis.
+"""The task process, from the fork to the exit record. It uses files only, never Redis.
 
 `main` is the whole life of the process; handlers.py has the two kinds of handler.
 """
@@ -49,10 +48,10 @@ HELD_BACK = (*SIGNALS, signal.SIGHUP, signal.SIGUSR1)
 
 
 def settle(max_bytes: int) -> None:
-    """Do what is the same for all task processes, here or in the process that forks them: input,
-    output, variables.
+    """Set up input, output and variables that are the same for all task processes.
 
-    max_bytes: the limit for results and checkpoints of a program.
+    Runs here or in the process that forks them. max_bytes: the limit for results and checkpoints of
+    a program.
     """
     # SIGUSR1 warns of a limit; its default action would end the task
     signal.signal(signal.SIGUSR1, lambda *_: None)
@@ -134,7 +133,7 @@ def live(
 
 
 def _rest(listener: Handshake, setting: Setting, attempt: Attempt) -> bool:
-    """Get ready for another task, and say so. False: this process takes no other task."""
+    """Prepare for another task, and say so. False: this process takes no other task."""
     try:
         TITLE.restore()
         setting.restore()
@@ -152,9 +151,7 @@ def _leave(is_warm: bool) -> int:
 
 
 def _prepare(prepare: Callable[[], object], output: Output) -> None:
-    """Import the handler ahead of time. If that fails, the task does it again and fails with the
-    reason.
-    """
+    """Import the handler in advance. If that fails, the task tries again and fails with the reason."""
     try:
         prepare()
     except BaseException:  # a module may call sys.exit when it is imported
@@ -164,7 +161,7 @@ def _prepare(prepare: Callable[[], object], output: Output) -> None:
 def _get_ready(
     attempt: Attempt, assignment: Assignment, output: Output, max_bytes: int
 ) -> RunningTask | BaseException:
-    """Do what can be done before the start is recorded; return the task, or why it cannot run."""
+    """Do what can be done before the start is recorded. Return the task, or why it cannot run."""
     try:
         output.send_to(attempt)
         task_id, fields = assignment.task or attempt.read_task()
@@ -197,7 +194,7 @@ def _opened(task_id: str, fields: dict[str, str]) -> dict[str, str]:
 
 
 def _record_of(error: BaseException, task: RunningTask | BaseException) -> Record:
-    """Return the record of an error of a task, or of what keeps the task from running."""
+    """Return the record of an error of a task, or of what prevents the task from running."""
     if error is task and isinstance(error, PayloadRefused):
         kind = type(error).__name__
         return {"status": "failed", "error": str(error), "error_type": kind, "retry": "never"}
@@ -206,7 +203,7 @@ def _record_of(error: BaseException, task: RunningTask | BaseException) -> Recor
 
 
 def _as_stored(task: RunningTask | BaseException, assignment: Assignment, record: Record) -> Record:
-    """Return an exit record as Redis is to have it."""
+    """Return an exit record as it is stored in Redis."""
     payloads = payloads_of({})
     if payloads is None or isinstance(task, BaseException):
         return record
@@ -276,7 +273,7 @@ def _run(
 
 
 def _write_exit(attempt: Attempt, record: Record) -> bool:
-    """Write the exit record. False: that fails, and standard error has what is in it."""
+    """Write the exit record. If that fails, print it on standard error and return False."""
     try:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         if soft != hard:
@@ -290,8 +287,9 @@ def _write_exit(attempt: Attempt, record: Record) -> bool:
 
 
 def _enter_own_cwd(attempt: Attempt, work: Work) -> None:
-    """Change to the working directory of the attempt, after the import: a handler that was imported
-    ahead has seen that of the listener.
+    """Change to the working directory of the attempt.
+
+    It follows the import: a handler that was imported in advance has seen that of the listener.
     """
     if work.prepare is not None:
         work.prepare()

@@ -1,7 +1,7 @@
 """A copy of the package in memory, as it was when a listener began.
 
-If the package is replaced under the listener, what its handlers import late would else be missing,
-or of another version than what they have.
+Without it, replacing the package under a running listener would make late imports of its handlers
+fail or load another version.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _END = 8  # bytes at the end of the file that say where the list of the copies b
 
 
 class _Copy(NamedTuple):
-    """Where the copy of a module lies. is_compiled: else it is the source."""
+    """The place of the copy of a module. is_compiled: False: it is the source."""
 
     path: str
     is_package: bool
@@ -69,9 +69,11 @@ class _Copied(SourceFileLoader):
 
 def make() -> int:
     """Copy all modules of Blueque that a task may import, and some of the standard library, into a
-    file in memory. Return its descriptor, for `PackageCopy`. Raises OSError.
+    file in memory.
 
-    The master makes it. No fork copies anything of it, and all keepers read the same file.
+    Return its descriptor, for `PackageCopy`. The master creates it, so that no fork copies any of
+    it and all keepers read the same file.
+    Raises OSError.
     """
     file = os.memfd_create("blueque-package", os.MFD_CLOEXEC)
     with contextlib.suppress(OSError):  # the limit of open files is lower
@@ -96,8 +98,8 @@ def make() -> int:
 
 
 def program(file: int, module: str) -> str:
-    """Return a program for `python -c` that takes all of Blueque out of the copy, and calls `main_program`
-    of a module.
+    """Return a program for `python -c` that imports all of Blueque from the copy and calls
+    `main_program` of a module.
     """
     own = _list(file)[__name__]
     code = f"os.pread({file}, {own.size}, {own.first})"
@@ -113,7 +115,7 @@ main_program()
 
 
 def _list(file: int) -> dict[str, _Copy]:
-    """Return where the copies lie, by the names of the modules."""
+    """Return the places of the copies, by the names of the modules."""
     size = os.fstat(file).st_size
     begin = int.from_bytes(os.pread(file, _END, size - _END), "little")
     listed = marshal.loads(os.pread(file, size - _END - begin, begin))
@@ -121,7 +123,7 @@ def _list(file: int) -> dict[str, _Copy]:
 
 
 class PackageCopy:
-    """A finder of the modules that are in a copy. file: see `make`."""
+    """A finder of the modules in a copy. file: see `make`."""
 
     def __init__(self, file: int) -> None:
         self.file = file
@@ -142,9 +144,7 @@ class PackageCopy:
         )
 
     def read(self, copy: _Copy) -> bytes | None:
-        """Return the content; None: the task has closed the file, or has opened another one in its
-        place.
-        """
+        """Return the content; None: the task has closed the file or opened another under its number."""
         if self._identify() != self._identity:
             return None
         return os.pread(self.file, copy.size, copy.first)

@@ -1,6 +1,6 @@
-"""What an interpreter does at its end, done in a task process, which ends by `os._exit`: to take an
-interpreter apart would write to, and so copy, each page of memory that a fork shares.
+"""What an interpreter does at its end, done in a task process, which ends by `os._exit`.
 
+Finalising an interpreter would write to each page of memory that a fork shares, and so copy it.
 `wait` and `flush` belong to a task: its exit record is written after them. `finish` belongs to the
 process.
 """
@@ -21,7 +21,7 @@ TELL_AFTER = 10.0  # seconds of waiting after which the log of the task says for
 
 
 class Left(NamedTuple):
-    """How many threads and processes a task had left for which an interpreter waits."""
+    """How many threads and processes that an interpreter waits for were left by a task."""
 
     threads: int = 0
     processes: int = 0
@@ -39,7 +39,9 @@ _IS_ENDING = (
 
 def disown() -> None:
     """Forget the exit functions and finalizers that exist so far, and hide all objects from the
-    collector. Call it before or after the fork.
+    collector.
+
+    Call it before or after the fork.
     """
     atexit._clear()
     if (weakref := sys.modules.get("weakref")) is not None:
@@ -56,8 +58,9 @@ def disown() -> None:
 
 
 def wait() -> Left:
-    """Wait for the threads and the processes of multiprocessing that are no daemons. Return how many
-    there were. After any, this process takes no other task: no thread pool works any more.
+    """Wait for the non-daemon threads and multiprocessing processes. Return how many there were.
+
+    If there were any, this process takes no other task, because thread pools no longer work.
     """
     if "threading" not in sys.modules and "multiprocessing.process" not in sys.modules:
         return NOTHING
@@ -136,18 +139,18 @@ def _telling(what: Callable[[], str]) -> Iterator[None]:
 
 
 def show_error() -> None:
-    """Print the exception that is being handled, if the task has left a way to do so."""
+    """Print the exception that is being handled, unless the task has closed every way to do so."""
     with contextlib.suppress(BaseException):
         sys.excepthook(*sys.exc_info())
 
 
 def files() -> list[Any]:
-    """Return the open files of this process, but not of what it has disowned; outer ones first."""
+    """Return the open files of this process, without those that it has disowned; outer ones first."""
     return [item for item in _outer_first(_find()) if issubclass(type(item), _io._IOBase)]
 
 
 def flush(inherited: Iterable[Any] = ()) -> bool:
-    """Write out what files and handlers of `logging` hold back; return whether `finish` is needed.
+    """Write out the buffers of files and of `logging` handlers; return whether `finish` is needed.
 
     inherited: files that were opened before `disown`.
     """
@@ -203,7 +206,7 @@ def finish(inherited: Iterable[Any] = ()) -> None:
 
 
 def _outer_first(found: list[Any]) -> list[Any]:
-    """Sort objects so that each comes before those to which it refers: it may yet write to them."""
+    """Sort objects so that each comes before those that it refers to, because it may write to them."""
     known, seen, ordered = {id(item): item for item in found}, set[int](), []
     stack = [(item, False) for item in found]
     while stack:

@@ -1,4 +1,4 @@
-"""Normalise the arguments of `task.progress`, and map the progress of a stage to that of the task.
+"""Normalise the arguments of `task.progress`, and map progress of a stage to progress of the task.
 
 Nothing here raises. Numbers out of range are clamped.
 """
@@ -30,8 +30,8 @@ class Progress(NamedTuple):
 def normalise(done: Any, total: Any, unit: Any, text: Any) -> Progress:
     """Return valid progress for any arguments of `task.progress`.
 
-    Text in the place of a number, as in `progress("encoding")`, is text. What is no finite number is
-    left out.
+    A text in place of a number, as in `progress("encoding")`, is text. Values that are no finite
+    numbers are left out.
     """
     wrong: list[str] = []
     words = [word for word in (done, total) if isinstance(word, str)]
@@ -83,7 +83,7 @@ class Stage:
     def part(
         self, done: float | None, total: float | None, unit: str, text: str
     ) -> tuple[float | None, float | None, str, str]:
-        """Return the progress of the task for a progress of this stage: (done, total, unit, text).
+        """Return the progress of the task for progress of this stage: (done, total, unit, text).
 
         A count, such as 3/10 frames, becomes a part of the text.
         """
@@ -108,7 +108,7 @@ class Stage:
 
 
 def _number(value: Any, wrong: list[str]) -> float | None:
-    """Return the value as a number; None, and a note in `wrong`, if it is no finite number."""
+    """Return the value as a finite number; else None, with a note in `wrong`."""
     if value is None or isinstance(value, str):
         return None
     try:

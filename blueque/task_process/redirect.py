@@ -18,7 +18,7 @@ _STREAMS = ((1, "stdout"), (2, "stderr"))
 
 
 def settle() -> None:
-    """Have empty input, and streams whose lines are written at once, with any characters."""
+    """Set up empty input, and output streams that write each line at once and accept any character."""
     process.fill_standard_streams()
     _replace(0, os.open(os.devnull, os.O_RDONLY))
     sys.stdin = _stream(sys.stdin, 0, "r")
@@ -35,7 +35,7 @@ class Output:
         self.is_in_place = False  # the blank directory has become that of the attempt
 
     def keep(self, files: Sequence[int] | None) -> None:
-        """Send output to these two files until there is a task; None: discard it. They are closed."""
+        """Send output to these two files until there is a task; None: discard it. Closes the files."""
         for place, (number, _) in enumerate(_STREAMS):
             _replace(number, os.open(os.devnull, os.O_RDWR) if files is None else files[place])
             self._kept[number] = identity(number)
@@ -51,7 +51,7 @@ class Output:
                     pass
 
     def forget(self) -> None:
-        """Let the files of the next attempt begin empty, wherever output goes now."""
+        """Let the files of the next attempt begin empty."""
         self._kept = {}
 
     def send_to(self, attempt: Attempt) -> None:
@@ -112,7 +112,7 @@ def _is_on(stream: Any, number: int) -> bool:
 
 
 def _stream(inherited: Any, number: int, mode: str) -> Any:
-    """Return a text stream on the descriptor: the inherited stream if it is on it, or a new one."""
+    """Return a text stream on the descriptor: the inherited stream if it uses it, or a new one."""
     if _is_on(inherited, number):
         # `process.fork` has flushed it. Each line is written at once, with any characters.
         if mode == "w" and not (

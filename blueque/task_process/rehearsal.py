@@ -1,8 +1,8 @@
-"""Run in the keeper, before it forks any, what each task process runs.
+"""Run in the keeper, before it forks, what each task process runs.
 
-Python makes the code of a function quicker when it has run several times, and writes into it until then.
-Each page of memory that a forked process writes to is copied. A task process runs its own code
-once. So it takes a sixth less of processor time for an empty task.
+Python optimises a function after some calls, and writes into its code until then. A forked process
+copies each page of memory that it writes to. Because a task process runs its code once, this saves
+a sixth of the processor time of an empty task.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FIELDS = {
 
 
 def rehearse(spool: TaskSpool) -> None:
-    """Run tasks that do nothing, as a task process does, and leave nothing of that behind."""
+    """Run tasks that do nothing, as a task process does, and leave nothing of them behind."""
     work = handlers.handler(lambda: _do_nothing, spool.max_bytes, lambda: None)
     time.sleep(0)  # the loader of libraries looks a function up at its first call
     with contextlib.suppress(OSError), _directory(spool) as path, _left_as_it_was(spool):
@@ -58,7 +58,7 @@ def _do_nothing(task: RunningTask) -> None:
 
 @contextlib.contextmanager
 def _directory(spool: TaskSpool) -> Iterator[str]:
-    """Provide the directory of an attempt; it is gone at the end. Raises OSError."""
+    """Provide the directory of an attempt and remove it at the end. Raises OSError."""
     blank = spool.make_blank(f"{os.getpid()}.rehearsal")
     if blank is None:
         raise FileNotFoundError(spool.root)

@@ -1,10 +1,10 @@
-"""What a keeper has in memory so that its task processes need not read it again.
+"""Modules that a keeper has in memory so that its task processes need not read them again.
 
-Nothing of the user's runs in the keeper: a task process tells it which modules the handler has
-imported. Of those that a listener has imported as well it imports the same, so that a task process
-has no more than a fork of the listener would have. Of the user's own modules it keeps the compiled
-code, which each task process runs. So it takes a sixth less of processor time for an empty task
-of a module with one function.
+No user code runs in the keeper: a task process tells it which modules the handler has imported. The
+keeper imports those that a listener has imported as well, so that a task process has no more than a
+fork of the listener would have. Of the user's own modules it keeps the compiled code, which each
+task process runs. This saves a sixth of the processor time of an empty task of a module with one
+function.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Stamp = tuple[int, int, int, int] | None
 
 
 class Imports(NamedTuple):
-    """What the import of a handler has brought.
+    """What the import of a handler has loaded.
 
     library: names of modules that a listener has, too. sources: the user's own, as name and path.
     """
@@ -37,9 +37,9 @@ class Imports(NamedTuple):
 
     @classmethod
     def since(cls, before: Collection[str], library: Collection[str]) -> Imports:
-        """Return what this process has imported since it had the modules of these names.
+        """Return what this process has imported in addition to these modules.
 
-        library: names of the modules that a listener has.
+        library: names of the modules that the listener has.
         """
         new = [name for name in list(sys.modules) if name not in before]
         if len(sys._current_frames()) > 1:  # threads import, too; importlib has locks for that
@@ -49,7 +49,7 @@ class Imports(NamedTuple):
 
 
 def _path_of_own(name: str) -> str | None:
-    """Return the path of a module of the user's; None: it is installed, or no plain source file."""
+    """Return the path of a user's module; None: it is installed, or not a plain source file."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
     path = getattr(spec, "origin", None)
     if spec is None or type(spec.loader) is not SourceFileLoader or not isinstance(path, str):
@@ -74,9 +74,7 @@ class _Known(SourceFileLoader):
         self.module = None if self.spec is None else module_from_spec(self.spec)
 
     def _search(self) -> dict[str, _Stamp]:
-        """Return the stamps of the directory in which it is found, and of those that are searched
-        before.
-        """
+        """Return the stamps of its directory, and of those that are searched before it."""
         before: list[str] = []
         if "." not in self.name and self._place in sys.path:
             before = sys.path[: sys.path.index(self._place)]
@@ -90,7 +88,7 @@ class _Known(SourceFileLoader):
         return self.code
 
     def is_found(self, path: Sequence[str]) -> bool:
-        """Tell whether a search in these directories certainly finds this module, unchanged."""
+        """Return whether a search in these directories certainly finds this module, unchanged."""
         for place in path:
             if not place.startswith("/") or _stamp(place) != self._searched.get(place):
                 return False
@@ -100,9 +98,7 @@ class _Known(SourceFileLoader):
 
 
 class Remembered:
-    """Imports the user's modules of which neither the file nor a directory that is searched for it
-    has changed. It takes their code from memory.
-    """
+    """Imports the user's modules from memory, unless their file or a searched directory has changed."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[_Known]] = {}  # by name
@@ -111,7 +107,7 @@ class Remembered:
     def learn(self, imports: Imports, paths: list[str]) -> None:
         """Import the modules of the library, and read the others.
 
-        paths: the import path for the library, on which nothing of the user's comes first.
+        paths: the import path for the library, without directories of the user at the front.
         """
         own, sys.path[:] = list(sys.path), paths
         try:
@@ -133,8 +129,10 @@ class Remembered:
             self._bytes += size
 
     def load(self, name: str) -> ModuleType:
-        """Import a module as importlib does; one from memory without what that does for others,
-        which writes to a hundred pages of memory.
+        """Import a module like importlib.
+
+        A module from memory skips what importlib does for other modules, which writes to a hundred
+        pages of memory.
         """
         if name in sys.modules:
             return importlib.import_module(name)
@@ -170,7 +168,7 @@ class Remembered:
 
 
 def _stamp(path: str) -> _Stamp:
-    """Return what changes with a file or directory; None: it is not there."""
+    """Return a value that changes with a file or directory; None: it does not exist."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,6 +1,6 @@
-"""Setting: what a task process that takes several tasks finds as its first one did.
+"""Setting: lets each task of a process that takes several find what the first one found.
 
-Not reset is what the tasks share on purpose: modules, their variables, and what C libraries keep.
+Tasks share on purpose: modules, their variables, and the state of C libraries.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Setting:
         _reset_peak()
 
     def _restore_signals(self) -> None:
-        """Drop what is pending, too: it was for the task that has ended."""
+        """Restore signals and drop pending ones, which were for the task that has ended."""
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
         faulthandler.cancel_dump_traceback_later()
@@ -115,7 +115,7 @@ class Setting:
         _signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def rest(self, path: str) -> Rest:
-        """Return what the listener needs to know to give this process another task. Raises OSError."""
+        """Return what the listener needs to give this process another task. Raises OSError."""
         self._reap()
         with open("/proc/self/statm", "rb", buffering=0) as file:
             memory = int(file.read().split()[1]) * _PAGE
@@ -129,7 +129,7 @@ class Setting:
         )
 
     def begin(self) -> None:
-        """Get ready for another task, now that the listener has ended what the last one had left."""
+        """Prepare for another task, after the listener has ended what the last one left."""
         if self._has_children:
             self._reap()
 
@@ -139,7 +139,7 @@ class Setting:
 
 
 class Usage:
-    """What the tasks of this process use, one after the other.
+    """What the tasks of this process use, one after another.
 
     before: seconds of CPU time of the tasks that have ended.
     """
@@ -149,7 +149,7 @@ class Usage:
         self._peak_of_children = 0
 
     def measure(self) -> dict[str, float]:
-        """Return what the task that has just ended has used: cpu_seconds, memory_peak."""
+        """Return what the task that has just ended used: cpu_seconds, memory_peak."""
         own = resource.getrusage(resource.RUSAGE_SELF)
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         before = self.before
@@ -190,15 +190,13 @@ def _processors() -> set[int]:
 
 
 def _has_workers() -> bool:
-    """Tell whether processes of multiprocessing are left: a pool would replace those that are ended."""
+    """Return whether processes of multiprocessing are left: a pool replaces those that are ended."""
     module = sys.modules.get("multiprocessing.process")
     return module is not None and bool(module.active_children())
 
 
 def _end_helpers() -> None:
-    """End the helper processes of multiprocessing, and have it forget them: it starts others when it
-    needs them.
-    """
+    """End the helper processes of multiprocessing; it starts others when it needs them."""
     server = _helper("forkserver", "_forkserver")
     address = getattr(server, "_forkserver_address", None)
     if address is not None:
@@ -229,7 +227,7 @@ def _end_helper(helper: Any, descriptor_name: str, pid_name: str) -> None:
 
 
 def _has_children() -> bool:
-    """Reap the children that have ended; tell whether others are left."""
+    """Reap the children that have ended; return whether others are left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,6 +1,6 @@
-"""What a running task does in Redis: make tasks, and have tasks wait for more.
+"""What a running task does in Redis: create tasks, and let tasks wait for more.
 
-Imported with the first call: most tasks use no Redis.
+Imported with the first call, because most tasks do not use Redis.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("blueque")
 
 
 class Spawner(NamedTuple):
-    """A running task with its way into the Redis of its listener."""
+    """A running task with its connection to the Redis of its listener."""
 
     attempt: AttemptRef
     redis: Redis
@@ -36,9 +36,7 @@ class Spawner(NamedTuple):
         return cls(attempt, redis)
 
     def spawn(self, tasks: Iterable[New]) -> list[TaskId]:
-        """Make the tasks, as many in one transaction as it takes. Raises as
-        `protocol.spawning.spawn`.
-        """
+        """Create the tasks in as few transactions as possible. Raises as `protocol.spawning.spawn`."""
         made: list[TaskId] = []
         for chunk in _chunks(self._records(tasks)):
             are_new = spawning.spawn(self.redis, self.attempt, chunk, time.time())
@@ -56,8 +54,8 @@ class Spawner(NamedTuple):
 
 
 def _chunks(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:
-    """Yield the tasks in lists that each fit into one transaction. Raises InvalidInput for a task that
-    does not.
+    """Yield the tasks in lists that each fit into one transaction. Raises InvalidInput for a task
+    too large.
     """
     chunk: list[NewTask] = []
     budget = TransactionBudget(SPAWNED_AT_ONCE)

@@ -1,9 +1,8 @@
 """Dump the stacks of all threads of a running Python task.
 
-faulthandler writes them, which needs no lock of Python. The task process writes into a file in
-memory. Its listener copies that to the file `stack` of the attempt, below a line
-`blueque: stack [MARK]`. From there it goes into the log, marked as lines that the task did not
-    print.
+faulthandler writes them, without any lock of Python, into a file in memory of the task process. The
+listener copies that to the file `stack` of the attempt, below a line `blueque: stack [MARK]`. From
+there it goes into the log, marked as lines that the task did not print.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _MAX_BYTES = 2**20
 
 
 def register() -> None:
-    """In the task process, or in the keeper for all that it forks: install the signal handler,
-    and those that write the stacks when a library crashes.
-    Programs that the task starts do not have it: exec removes it.
+    """In the task process or its keeper: install the signal handler, and those for crashes of libraries.
+
+    Programs that the task starts do not have it, because exec removes it.
     """
     try:
         if not faulthandler.is_enabled():
@@ -68,7 +67,7 @@ def unregister() -> None:
 
 
 def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
-    """In the listener: fetch and save the stacks; return why there are none. Raises OSError."""
+    """In the listener: fetch and save the stacks. Return None, or why there are none. Raises OSError."""
     if not _has_handler(pid):
         return CANNOT
     try:
@@ -93,7 +92,7 @@ def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
 
 def _open_memory(pid: int) -> int:
     """Return a descriptor of the file in memory. Raises OSError: the task may have closed it and
-    opened a file of its own under its number.
+    opened another file under its number.
     """
     path = f"/proc/{pid}/fd/{DESCRIPTOR}"
     if not _is_memory(path):
@@ -102,12 +101,12 @@ def _open_memory(pid: int) -> int:
 
 
 def _is_memory(path: str) -> bool:
-    """Tell whether this descriptor is the file in memory. Raises OSError."""
+    """Return whether this descriptor is the file in memory. Raises OSError."""
     return os.readlink(path).startswith(f"/memfd:{_MEMORY} ")
 
 
 def _read(memory: int) -> bytes:
-    """Return what the task process has written, or nothing if it does not write in time."""
+    """Return what the task process writes, or nothing if it does not write in time."""
     deadline, before = time.monotonic() + PATIENCE, 0
     while time.monotonic() < deadline:
         time.sleep(PACE)
@@ -127,7 +126,7 @@ def _note(attempt: Attempt, text: bytes) -> None:
 
 
 def _has_handler(pid: int) -> bool:
-    """Tell whether the process has a handler for the signal, which would otherwise end it."""
+    """Return whether the process has a handler for the signal, which would otherwise end it."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")

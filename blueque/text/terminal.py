@@ -103,7 +103,7 @@ def terminal_width() -> int:
 
 
 def _is_path(word: str) -> bool:
-    """Tell whether a word is a path, also on another host, or an address."""
+    """Return whether a word is a path, also on another host, or an address."""
     name = word.strip(" \"'(),.:;")
     return "/" in name and len(name) <= _LONGEST_PATH and not {'"', "'"} & set(name)
 

@@ -32,7 +32,7 @@ def what(task: Task, hide: Hide) -> str | None:
 
 
 def is_named(task: Task) -> bool:
-    """Tell whether a task has a name, so that its parameters are not needed."""
+    """Return whether a task has a name, so that its parameters are not needed."""
     return any(name in task.fields for name in NAMES)
 
 

@@ -75,7 +75,7 @@ def is_secure(scope: Scope) -> bool:
 
 
 def is_host_known(scope: Scope, names: Collection[str]) -> bool:
-    """Tell whether the request names a host of ours, or an address. It keeps foreign names from
+    """Return whether the request names a host of ours, or an address. It keeps foreign names from
     reaching us by DNS.
     """
     host = _host_in(f"//{header(scope, 'host') or ''}")
@@ -83,7 +83,7 @@ def is_host_known(scope: Scope, names: Collection[str]) -> bool:
 
 
 def is_own(scope: Scope, viewer: Viewer | None) -> bool:
-    """Tell whether a request that changes something comes from a page of ours, or from a program.
+    """Return whether a request that changes something comes from a page of ours, or from a program.
 
     Browsers say where a request comes from in Sec-Fetch-Site, or at least in Origin.
     """
@@ -98,7 +98,7 @@ def is_own(scope: Scope, viewer: Viewer | None) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text can be the name of a viewer."""
+    """Return whether a text can be the name of a viewer."""
     return 0 < len(text) <= MOST_NAME and text.isprintable() and text == text.strip()
 
 

@@ -52,7 +52,7 @@ async def answered(
 
 
 def wants_json(request: Request) -> bool:
-    """Tell whether a program has sent a request, and wants an object."""
+    """Return whether a program has sent a request, and wants an object."""
     return "application/json" in request.headers.get("accept", "")
 
 

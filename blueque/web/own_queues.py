@@ -60,7 +60,7 @@ def narrowed(found: Overview, client: Client, site: Site) -> Overview:
 
 
 def all_groups(client: Client, site: Site) -> list[GroupSeen]:
-    """Return the groups that have a task of the page among their first, the newest first."""
+    """Return the groups that have a task of the page among their first, newest first."""
     found = groups.load_all(client.connections)
     if not site.queues:
         return found

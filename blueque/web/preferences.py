@@ -67,7 +67,7 @@ def path_below(request: Request, path: str) -> str:
 
 
 def is_path(text: str) -> bool:
-    """Tell whether a text is a path of this server, and no address of another one."""
+    """Return whether a text is a path of this server, and no address of another one."""
     return text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
 
 

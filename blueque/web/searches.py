@@ -19,7 +19,7 @@ READS = ("text", "error", "schedule", "node", "since", "until", "sort")
 
 
 def is_search(visit: Visit) -> bool:
-    """Tell whether a visit looks through many tasks, or gives an order to many."""
+    """Return whether a visit looks through many tasks, or gives an order to many."""
     if visit.path in ("/tasks", "/api/v1/tasks"):
         return any(map(visit.one, READS))
     return visit.path == "/tasks.csv" or _is_order(visit)

@@ -45,5 +45,5 @@ class Site:
     has_handler: Callable[[str], bool] = lambda queue: False
 
     def has(self, queue: str | None) -> bool:
-        """Tell whether a queue belongs to this page."""
+        """Return whether a queue belongs to this page."""
         return not self.queues or any(fnmatchcase(queue or "", one) for one in self.queues)

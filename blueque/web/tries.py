@@ -25,7 +25,7 @@ class WrongTries:
         self._guard = threading.Lock()
 
     def is_blocked(self, address: str, name: str) -> bool:
-        """Tell whether an address has sent too many wrong passwords lately, for a name or for all."""
+        """Return whether an address has sent too many wrong passwords lately, for a name or for all."""
         return any(len(self._recent(key)) >= most for key, most in _most_of(address, name))
 
     def note(self, address: str, name: str) -> None:

@@ -80,7 +80,7 @@ class Visit:
         return PAGES
 
     def is_in(self, path: str) -> bool:
-        """Tell whether this page belongs to one of the navigation."""
+        """Return whether this page belongs to one of the navigation."""
         return self.path == path or (path != "/" and self.path.startswith(f"{path}/"))
 
     @property
@@ -189,7 +189,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def is_zone(name: str) -> bool:
-    """Tell whether there is a time zone of this name."""
+    """Return whether there is a time zone of this name."""
     return name == "UTC" or zone_of(name) is not UTC
 
 

@@ -52,7 +52,7 @@ def activity(visit: Visit) -> Page:
 
 
 def _wants(event: Event, visit: Visit) -> bool:
-    """Tell whether a viewer asks for an event."""
+    """Return whether a viewer asks for an event."""
     who, kind = visit.one("who").strip().lower(), visit.one("on").strip()
     wanted = {kind} if kind else _kinds(visit)
     return who in events.who(event).lower() and events.is_wanted(event, wanted)

@@ -42,7 +42,7 @@ class Share(NamedTuple):
 
 
 def all_groups(visit: Visit) -> Page:
-    """Return all groups, the newest first, and the feeds of all queues."""
+    """Return all groups, newest first, and the feeds of all queues."""
     found = own_queues.all_groups(visit.reader.client, visit.site)
     shown = [(seen, state_of(seen), share_of(seen)) for seen in found[:MOST]]
     queues = visit.reader.queues()

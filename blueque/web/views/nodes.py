@@ -99,8 +99,8 @@ def mistake_in_drain(visit: Visit, name: str, form: Mapping[str, str]) -> str:
 
 
 def rows(runs: Sequence[Run], visit: Visit) -> list[tuple[Run, str | None, str]]:
-    """Return the runs of a table, each with what its task is and the word of its outcome: those that
-    run or ended badly first, then the newest. runs: the earliest first.
+    """Return the runs of a table, each with what its task is and the word of its outcome: those
+    that run or ended badly first, then the newest. runs: earliest first.
     """
     bad = [run for run in runs if run.outcome in _RANK]
     newest = [run for run in runs if run.outcome not in _RANK][-MOST_ROWS:]
