@@ -391,8 +391,8 @@ def test_every_code_is_in_the_document_with_its_repair_and_is_made_by_a_damage()
     lists = document.partition("## Invariants\n")[2].partition("\n## ")[0]
     rows = [
         (code, repair)
-        for repair, part in re.findall(r"^- (\w+)\n((?:  .*\n)+)", lists, flags=re.M)
-        for code in re.findall(r"^  - `(\w+)`:", part, flags=re.M)
+        for repair, part in re.findall(r"^- (\w+): (.*\n(?:  .*\n)*)", lists, flags=re.M)
+        for code in re.findall(r"`(\w+)`", part)
     ]
 
     assert {code for code, _ in rows} == {damage.code for damage in DAMAGES} >= WARNINGS
