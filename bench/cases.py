@@ -60,7 +60,7 @@ CASES = [
         "One producer enqueues as fast as its library lets it. Blueque's `enqueue_many` gets an iterable of dicts. It makes "
         "JSON and ids inside the clock, and writes 1,000 tasks per transaction, with index and wake-up. The raw limit sends "
         "the same transactions over one socket, each before the answer to the last one has come. They are packed before "
-        "the clock starts.",
+        "the clock starts. A library without a bulk call gets a loop.",
         producing.bulk,
         [("rate", "tasks/s")],
         "rate",

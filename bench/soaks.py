@@ -16,10 +16,9 @@ HEAD = """\
 scheduler, the network and Redis. Meanwhile tasks run, wait, fail, repeat and are cancelled. `bin/soak 2h --tls-sentinel` also
 replaces the primary. A task is *lost* if it was accepted and has not ended, and *doubled* if it started twice without consent.
 
-A listener of two slots, a scheduler and a page are never killed. They live through every fault, with six short tasks a second,
-which are deleted after a few seconds. The table shows their memory at the beginning, in the middle and at the end: the median of
-a tenth of the samples. Of several processes it shows the largest. `benchmarks/soak-*.json` also have descriptors, files, keys in
-Redis, and the growth per 1,000 tasks."""
+A listener of two slots, a scheduler and a page live through every fault, with six short tasks a second. The table shows their
+memory at the beginning, in the middle and at the end: the median of a tenth of the samples, and of several processes the largest.
+`benchmarks/soak-*.json` also have descriptors, files, keys in Redis, and the growth per 1,000 tasks."""
 
 
 def part(runs: Mapping[str, Mapping[str, Any]]) -> str:

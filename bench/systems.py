@@ -43,7 +43,7 @@ class System(NamedTuple):
     workers: Callable[[Place, int], Commands]
     idle_kind: str = ""
     idle_workers: Callable[[Place], Commands] | None = None
-    bulk: str = "a loop, for it has no bulk call"
+    bulk: str = "a loop"
     checkout: Path | None = None
 
     @property
@@ -174,7 +174,7 @@ SYSTEMS = [
         ["saq[redis]", "typing_extensions"],
         "coroutines of one process",
         lambda place, count: [[str(python_of("saq")), "-m", "saq", "drive_saq.settings"]],
-        bulk="100 calls at a time, for it has no bulk call",
+        bulk="100 calls at a time",
     ),
 ]
 
