@@ -14,22 +14,29 @@ _VARIABLE = 0x4  # inspect.CO_VARARGS
 
 
 def types_of(function: Callable[..., Any]) -> Types:
-    """Return what converts the second argument and the result of a function. What is no plain function,
-    or has no annotation, has nothing to convert.
+    """Return what converts the second argument and the result of a function, a method, or an instance
+    that can be called. What has no annotation has nothing to convert.
 
     Raises NameError: an annotation names what the module of the function does not have (yet);
     InvalidType, NotInstalled.
     """
-    while hasattr(function, "__wrapped__") and _passes_all(function):
-        function = function.__wrapped__
+    called: Any = function
+    place = 1  # of the parameters
+    while hasattr(called, "__wrapped__") and _passes_all(called):
+        place += isinstance(called, types.MethodType)
+        called = called.__wrapped__
+    if not isinstance(called, types.FunctionType | types.MethodType):
+        called = called.__call__  # of an instance
+    if isinstance(called, types.MethodType):
+        called, place = called.__func__, place + 1
     # functools.wraps copies the annotations of another function
-    if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+    if not isinstance(called, types.FunctionType) or hasattr(called, "__wrapped__"):
         return Types()
-    found = _annotations(function)
-    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    found = _annotations(called)
+    names = called.__code__.co_varnames[: called.__code__.co_argcount]
     kinds = [
-        _evaluated(found[name], function) if name in found else Any
-        for name in (names[1] if len(names) > 1 else None, "return")
+        _evaluated(found[name], called) if name in found else Any
+        for name in (names[place] if len(names) > place else None, "return")
     ]
     return Types(converter_of(kinds[0]), converter_of(_result_in(kinds[1])))
 
@@ -37,6 +44,8 @@ def types_of(function: Callable[..., Any]) -> Types:
 def _passes_all(function: Callable[..., Any]) -> bool:
     """Tell whether a wrapper takes any arguments, and so those of the function that it wraps."""
     code = getattr(function, "__code__", None)
+    if code is None:  # of an instance
+        code = getattr(type(function).__call__, "__code__", None)
     return code is not None and code.co_flags & _VARIABLE and code.co_argcount < 2
 
 

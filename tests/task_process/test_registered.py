@@ -176,17 +176,41 @@ def test_a_class_that_cannot_be_built_from_json_is_refused_where_it_is_annotated
             refused()
 
 
+def passing(function):
+    @functools.wraps(function)
+    def passes_all(*arguments): ...
+
+    return passes_all
+
+
+class Passing:
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments): ...
+
+
+class Films:
+    def encode(self, task: RunningTask, film: Film): ...
+
+    wrapped, __call__ = passing(encode), encode
+
+
 def test_a_wrapper_that_passes_all_on_has_the_annotations_of_its_function():
     def encode(task, film: Film): ...
 
     @functools.wraps(encode)
-    def passes_all(*arguments): ...
-
-    @functools.wraps(encode)
     def names_its_own(task, film): ...
 
-    assert register(passes_all).types.parameters is not None
-    assert register(names_its_own).types.parameters is None
+    for function in (passing(encode), Passing(passing(encode)), Films().wrapped):
+        assert register(function).types.parameters is not None
+    for function in (names_its_own, functools.partial(encode, film=None)):
+        assert register(function).types.parameters is None
+
+
+@pytest.mark.parametrize("function", [Films().encode, Films()])
+def test_the_annotations_of_a_method_count_from_the_task_on(function):
+    assert register(function).types.parameters is not None
 
 
 def test_a_class_may_come_after_the_handler_in_its_module_but_not_be_missing(monkeypatch):
