@@ -15,6 +15,7 @@ from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, units
 from blueque.model.encoding import require_queue_name
 from blueque.model.options import require_retry
+from blueque.model.task_id import TaskId
 from blueque.task_process.annotations import types_of
 from blueque.text.format import names_of
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from blueque.model.new import Then
     from blueque.model.options import EnqueueOptions
     from blueque.model.retry import Retry
-    from blueque.model.task_id import TaskId
     from blueque.producer.bulk import Count, ManyOptions
     from blueque.producer.queue import Queue
     from blueque.task_process.running_task import RunningTask
@@ -216,6 +216,13 @@ class QueueHandler(Generic[P, R]):
         return await _asynchronous(client).call(
             lambda own: self.get_queue(own, queue).schedule(parameters, eta, **options)
         )
+
+    def task_id(self, text: str) -> TaskId[R]:
+        """Return the id of a task of this handler with the type of its result, as `enqueue` does.
+
+        text: the id, for example from a URL or a database.
+        """
+        return TaskId(text, False, self.types.result)
 
     def get_queue(self, client: Client | None = None, queue: str | None = None) -> Queue:
         """Return a queue of this handler. The arguments are those of `enqueue`. Raises InvalidInput."""

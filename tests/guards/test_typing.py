@@ -99,6 +99,7 @@ ended: str = client.get_task(copy.enqueue(3)).wait().result + next(
     client.as_ended([copy.enqueue(4)])
 ).result
 status: Status | None = made.status
+later: str = client.wait(cut.task_id("an id")).result["title"]
 tried: Ended[Film] = run_task(cut, Cut(1.5), queue="more")
 print(tried.result["title"], run_task(sound, Cut(1.5)).result + 1, run_task(scene).outcome)
 print(run_task(encode, 3).result["frames"], run_task(lambda task: task.id).result.upper())
