@@ -34,8 +34,8 @@ RIGHTS = ROOT / "blueque" / "protocol" / "roles.py"
 USERS = ROOT / "deploy" / "redis" / "users.acl"
 HEAD = '''"""The rights of each role in Redis; docs/roles.py writes this.
 
-A line begins with the names of roles, and goes on where lines are indented: all of them have these
-rights. Behind a command stands how many words it has at least. The patterns of keys lack the prefix
+A line begins with the names of roles and continues in indented lines: all of them have these
+rights. Each command is followed by its least number of words. The patterns of keys lack the prefix
 that all keys have.
 """
 

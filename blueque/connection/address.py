@@ -23,10 +23,10 @@ _IN_PASSWORD = "; in a password, write / # ? @ % as %2F %23 %3F %40 %25"
 
 
 class TlsOptions(NamedTuple):
-    """The options of a `rediss://` address, which are those of redis-py without `ssl_`.
+    """The options of a `rediss://` address: those of redis-py without `ssl_`.
 
     ca_certs: the file of the authorities; None: those of the system. certfile, keyfile, password:
-        our own certificate. cert_reqs: that of the server must be valid.
+        our own certificate. cert_reqs: whether the certificate of the server must be valid.
     """
 
     ca_certs: str | None = None
@@ -39,7 +39,7 @@ class TlsOptions(NamedTuple):
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> TlsOptions:
-        """Raises ValueError for a value that an option does not have."""
+        """Return the options. Raises ValueError for an invalid value."""
         if "ssl_keyfile" in given and "ssl_certfile" not in given:
             raise ValueError("ssl_keyfile needs ssl_certfile")
         return cls(
@@ -117,7 +117,7 @@ class Address:
         return f"[{self.host}]:{self._port}" if ":" in self.host else f"{self.host}:{self._port}"
 
     def wait_by(self, waits: Waits) -> None:
-        """Have the connections to this address wait otherwise than by blocking."""
+        """Replace blocking waits of the connections to this address by others."""
         self.waits = waits
 
     def connect(self) -> socket.socket:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def address_of(url: str) -> Address | SentinelAddress:
-    """Return the address that a URL means. Raises InvalidInput."""
+    """Return the address in a URL. Raises InvalidInput."""
     if not url.partition(":")[0].endswith("+sentinel"):
         return Address(url)
     from blueque.connection.sentinel import SentinelAddress  # here: few need it

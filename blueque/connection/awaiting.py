@@ -1,10 +1,10 @@
-"""Awaiting: run what waits for Redis so that an event loop goes on meanwhile.
+"""Awaiting: run functions that wait for Redis without blocking the event loop.
 
-The transactions, queries and connections of Blueque are plain functions, and there is one of each.
-`awaited` runs such a function in a greenlet, a stack of its own in the same thread. Where the
-function would wait, for a socket or between two tries, the greenlet hands an awaitable to the
-coroutine and stands still until it is done. So there is no second protocol for asyncio, and no
-thread but that in which asyncio looks up the name of a host.
+The transactions, queries and connections of Blueque are plain functions. `awaited` runs such a
+function in a greenlet, a separate stack in the same thread. Where the function would wait, for a
+socket or between two tries, the greenlet passes an awaitable to the coroutine and is suspended
+until it is done. So asyncio needs no second implementation, and no thread except the one that
+resolves host names.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ def require_greenlet() -> None:
 
 
 async def awaited(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function of Blueque, and return or raise what it does. The event loop goes on while
-    it waits.
+    """Call a function of Blueque and return its result. The event loop continues while it waits.
 
     When this is cancelled, CancelledError is raised where the function waits, which closes the
-    connection if an answer was awaited on it.
+    connection if it awaited an answer.
     """
     here = getcurrent()
     runner = greenlet(function, here)
@@ -120,9 +119,7 @@ def _set(ready: asyncio.Future[None]) -> None:
 
 
 async def _connect(place: tuple[str, int] | str, seconds: float) -> socket.socket:
-    """Return a socket that does not block, connected to one of the addresses of a host, or to a
-    path.
-    """
+    """Return a non-blocking socket that is connected to one of the addresses of a host, or to a path."""
     try:
         async with asyncio.timeout(seconds):
             if not isinstance(place, tuple):

@@ -1,4 +1,4 @@
-"""Packs many commands, or many words, that differ in one text only, in less time than `redis.pack`."""
+"""Packs many commands or words that differ in one text only, faster than `redis.pack`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from blueque.connection.redis import Command, as_bytes, pack
 def pack_each(
     before: Command, beginning: str, texts: Iterable[str], after: Command = ()
 ) -> list[bytes]:
-    """Return a command for each text, in Redis' wire format: the words before, the beginning with
-    the text behind it as one word, and the words after.
+    """Return a command for each text, in Redis' wire format.
+
+    Its words are `before`, then `beginning` and the text as one word, then `after`.
     """
     begun, end = as_bytes(beginning), b"\r\n" + packed_words(after)
     start = b"*%d\r\n%b" % (len(before) + 1 + len(after), packed_words(before))
@@ -24,10 +25,10 @@ def pack_each(
 
 
 def pack_words(command: Command, texts: Mapping[str, Sequence[str]], before: Command = ()) -> bytes:
-    """Return one command with further words: for each text the words before, and the text behind
-    what its words begin with.
+    """Return one command with further words: for each text, the words `before`, then the text after
+    its prefix.
 
-    texts: by what their words begin with.
+    texts: by the prefix of their words.
     """
     size = len(command) + sum(map(len, texts.values())) * (len(before) + 1)
     parts, start = [b"*%d\r\n%b" % (size, packed_words(command))], packed_words(before)

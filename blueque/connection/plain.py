@@ -201,7 +201,7 @@ class SocketConnection(Exchange):
         return data
 
     def _is_ready(self, poll: Poll, seconds: float) -> bool:
-        """Wait for the socket, but not for a server that Sentinel replaces meanwhile."""
+        """Wait for the socket, unless Sentinel replaces the server meanwhile."""
         if self.is_current is None:
             return bool(poll.poll(seconds * 1000))
         deadline = time.monotonic() + seconds
@@ -230,7 +230,7 @@ def packed(commands: Iterable[Command]) -> bytes:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what the system said, without the number of the error."""
+    """Return the message of the system, without the number of the error."""
     if isinstance(error, BlockingIOError):  # of a send: see `Address.connect`
         return "timed out"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -39,7 +39,7 @@ Replies = TypeVarTuple("Replies")  # the types of the replies to the reads of a 
 class Look(NamedTuple, Generic[*Replies]):
     """What a transaction watches and then reads.
 
-    task: the id of the task that the transaction is about, for its errors.
+    task: the id of the task that the transaction concerns, for its errors.
     """
 
     watch: Sequence[str]
@@ -51,9 +51,7 @@ AnyLook: TypeAlias = Look[*tuple[Any, ...]]
 
 
 class LookAhead(NamedTuple):
-    """A look that was sent with the EXEC of the transaction before it, and its replies. It saves a
-    round trip.
-    """
+    """A look that was sent with the previous EXEC, and its replies. It saves a round trip."""
 
     look: AnyLook
     replies: list[Any]
@@ -98,7 +96,7 @@ class Connection(Protocol):
         """Ask Redis to report changes of the keys that this connection reads. False: Redis refuses."""
 
     def has_invalidated(self) -> bool:
-        """Return whether such a report has been received already, so that there is no need to wait."""
+        """Return whether such a report has been received already, so that no wait is needed."""
 
     def take_invalidated(self) -> set[str] | None:
         """Return the changed keys, each once until it is read again; None: any key may have changed."""
@@ -113,13 +111,12 @@ class Redis:
     over a fork.
 
     connect: opens a connection.
-    patience: for how many seconds a call tries again when Redis does not answer.
+    patience: how many seconds a call retries while Redis does not answer.
     settings: of the Client, for what is written over these connections.
-    has_answer: if set, waits for each reply in place of a blocking read, and may return False to
-        give up.
-    wrong_types: if set, a read of a key of a wrong type gets an empty reply, and notes the key here.
-    unbounded_until, readable_until: until when producers take it that a queue has no bound, and no
-        listener of 1.0.0, on the monotonic clock.
+    has_answer: if set, waits for each reply instead of a blocking read, and may return False to give up.
+    wrong_types: if set, a read of a key of a wrong type gets an empty reply, and records the key here.
+    unbounded_until, readable_until: until when producers assume that a queue has no bound, and no
+        1.0.0 listener, on the monotonic clock.
     """
 
     def __init__(
@@ -162,7 +159,7 @@ class Redis:
         return None if kept is None or kept.is_closed else kept
 
     def another(self) -> Redis:
-        """Return a copy with connections of its own, for use while a reply is awaited on this one."""
+        """Return a copy with its own connections, for use while this one awaits a reply."""
         other = Redis(self.connect, self.patience, self.settings)
         other.has_answer = self.has_answer
         other.unbounded_until, other.readable_until = self.unbounded_until, self.readable_until
@@ -182,15 +179,16 @@ class Redis:
             kept.close()
 
     def read(self, *commands: Command) -> list[Any]:
-        """Send commands that only read, in one write, and return their replies. It tries again
-        within the patience. Without commands it sends nothing.
+        """Send commands that only read, in one write, and return their replies.
+
+        It retries within the patience. Without commands it sends nothing.
         """
         replies = self.answers(*commands)
         raise_refusal(replies)
         return replies
 
     def answers(self, *commands: Command) -> list[Any]:
-        """Do the same as `read`, but return a refusal as a value: for reads that an ACL may forbid."""
+        """Do the same as `read`, but return refusals as values, for reads that an ACL may forbid."""
         if not commands:
             return []
         patience = Patience(self.patience, self.sleep)
@@ -215,7 +213,7 @@ class Redis:
     def _without_wrong_types(
         self, commands: Sequence[Command], replies: Sequence[Any]
     ) -> list[Any]:
-        """Return the replies with empty ones for keys of a wrong type, and note those keys."""
+        """Return the replies, with empty ones for keys of a wrong type, and record those keys."""
         taken = list(replies)
         for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
             if isinstance(reply, list) and tuple(command) == ("EXEC",):
@@ -231,9 +229,7 @@ class Redis:
 
 
 def is_usable(connection: Connection) -> bool:
-    """Return whether a connection that was kept may be used; close one that leads to a server which
-    Sentinel has replaced.
-    """
+    """Return whether a kept connection may be used; close one to a server that Sentinel has replaced."""
     is_open = not connection.is_closed
     if is_open and connection.is_current is not None and not connection.is_current():
         connection.close()
@@ -249,7 +245,7 @@ class Patience:
         self._has_reconnected = False
 
     def may_reconnect(self, error: RedisAway | RedisRefused) -> bool:
-        """Return whether to try once more on a new connection, even after the deadline: after a failover."""
+        """Return whether to retry once on a new connection, even after the deadline: after a failover."""
         refusal = error if isinstance(error, RedisRefused) else error.__cause__
         if (
             self._has_reconnected
@@ -262,9 +258,7 @@ class Patience:
         return True
 
     def pause_or_raise(self, error: RedisAway | RedisRefused) -> None:
-        """Wait before the next try. Raise `error` if it is a refusal for good, or the deadline comes
-        first.
-        """
+        """Wait before the next try. Raise `error` if it is a final refusal, or the deadline comes first."""
         if isinstance(error, RedisRefused):
             if error.code not in NOT_NOW:
                 raise bare(error)
@@ -286,8 +280,8 @@ _Failure = TypeVar("_Failure", bound=BaseException)
 def bare(error: _Failure) -> _Failure:
     """Return an error without traceback and context, to be raised or to be a cause.
 
-    What it says is enough to find the reason. Its lines, inside the connection and the socket, would
-    stand above those of the caller, which are of use.
+    Its message is enough to find the reason. Its own lines, inside the connection, would hide those
+    of the caller.
     """
     error.__suppress_context__ = True
     return error.with_traceback(None)
@@ -329,7 +323,7 @@ def pack(command: Command) -> bytes:
 
 
 def as_bytes(text: str) -> bytes:
-    """Return text as Redis gets it, also a name that is not UTF-8, as read from Redis."""
+    """Return text as Redis gets it, even a name from Redis that is not UTF-8."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -341,7 +335,7 @@ def as_bytes(text: str) -> bytes:
 
 
 def as_fields(names: Iterable[str], values: Iterable[str | None]) -> dict[str, str]:
-    """Return the fields that a hash has, given the reply to an HMGET of these names."""
+    """Return the fields of a hash, from the reply to an HMGET of these names."""
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
@@ -352,8 +346,8 @@ def time_of(reply: Sequence[str]) -> float:
 
 
 def as_scores(reply: Sequence[Any]) -> dict[str, float]:
-    """Return the members of a range with their scores. RESP2 answers [member, score, ...], RESP3
-    [[member, score], ...].
+    """Return the members of a range with their scores, for RESP2 ([member, score, ...]) and RESP3
+    ([[member, score], ...]).
     """
     is_paired = bool(reply) and isinstance(reply[0], list)
     pairs = reply if is_paired else zip(reply[::2], reply[1::2], strict=True)

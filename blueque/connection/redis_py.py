@@ -1,4 +1,4 @@
-"""A connection of redis-py: for a ready client, and for options of redis-py."""
+"""A connection of redis-py: for a given client, and for options of redis-py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CODES = AWAY | {
 
 
 def require_options(url: str, options: Mapping[str, Any]) -> None:
-    """Raises InvalidInput for an option that redis-py does not have, or a value that it refuses."""
+    """Raise InvalidInput for an option that redis-py does not have, or a value that it refuses."""
     import redis  # here, not above: most users never need its 125 ms
 
     try:
@@ -51,8 +51,8 @@ def require_options(url: str, options: Mapping[str, Any]) -> None:
 
 
 class ClientConnection(Exchange):
-    """A connection of redis-py, made from the settings of a ready client: its TLS, credentials and
-    kind of socket.
+    """A connection of redis-py, with the settings of a given client: its TLS, credentials and kind
+    of socket.
     """
 
     def __init__(self, client: redis_py.Redis) -> None:

@@ -1,10 +1,10 @@
-"""Redis behind Sentinel: ask which server is the primary, and leave one that is no longer.
+"""Redis behind Sentinel: find the primary server, and leave a server that no longer is.
 
     redis+sentinel://[user[:password]@]host[:26379][,host[:port]]...[/service[/db]]
 
-A server that Sentinel has replaced may go on to answer for a while, and all that it then
-acknowledges is lost. So each connection asks again every few seconds, when it is used, and gives
-way to a new one if Sentinel names another server. One that gets no answer asks each second.
+A replaced server may still answer for a while, and everything that it then acknowledges is lost. So
+each connection in use asks again every few seconds, and is replaced if Sentinel names another
+server. One that gets no answer asks each second.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SentinelAddress:
         self.tls, self.is_plain = example.tls, True
 
     def wait_by(self, waits: Waits) -> None:
-        """Have the connections to servers and Sentinels wait otherwise than by blocking."""
+        """Replace blocking waits of the connections to servers and Sentinels by others."""
         self._waits = waits
         for sentinel in self.sentinels:
             sentinel.wait_by(waits)
@@ -116,7 +116,7 @@ class SentinelAddress:
         return connection
 
     def _question(self, host: str, port: int) -> Callable[..., bool]:
-        """Return a function that tells, and asks now and then, whether a server is the primary."""
+        """Return a function that returns, and asks now and then, whether a server is the primary."""
         asked_at = time.monotonic()
 
         def is_current(every: float | None = None) -> bool:
@@ -136,8 +136,9 @@ class SentinelAddress:
         return is_current
 
     def ask(self) -> tuple[str, int]:
-        """Return host and port of the primary: the first answer counts. Raises RedisAway, or
-        RedisRefused if all Sentinels that answer do not know the service.
+        """Return host and port of the primary, from the first answer.
+
+        Raises RedisAway, or RedisRefused if no answering Sentinel knows the service.
         """
         errors: list[RedisAway | RedisRefused] = []
         for sentinel in self.sentinels:
@@ -156,7 +157,7 @@ class SentinelAddress:
         raise RedisAway(f"no Sentinel answers: {reasons}") from first
 
     def ask_one(self, sentinel: Address) -> tuple[str, int]:
-        """Return what one Sentinel says. Raises RedisAway, RedisRefused."""
+        """Return the answer of one Sentinel. Raises RedisAway, RedisRefused."""
         (reply,) = self._answers(sentinel, "GET-MASTER-ADDR-BY-NAME")
         if isinstance(reply, RedisRefused):
             reply.sentinel = sentinel.place
@@ -169,7 +170,7 @@ class SentinelAddress:
         return f"[{host}]" if ":" in host else host, int(port)
 
     def ask_each(self, *questions: str) -> list[list[Any] | RedisAway | RedisRefused]:
-        """Return what each Sentinel answers to questions about the service, or why it does not."""
+        """Return the answers of each Sentinel to questions about the service, or its error."""
         found: list[list[Any] | RedisAway | RedisRefused] = []
         for sentinel in self.sentinels:
             try:

@@ -1,11 +1,11 @@
 """A socket to Redis with TLS.
 
-The layer of TLS keeps bytes of its own, so a descriptor tells less than that of a plain socket:
+The TLS layer buffers bytes, so the state of the descriptor says less than that of a plain socket:
 
-- It may be readable when no byte of Redis is there: behind the handshake of TLS 1.3, the server sends
+- It may be readable without any byte of Redis: after the handshake of TLS 1.3, the server sends
   session tickets. A blocking read would wait for the whole timeout.
-- It may be unreadable when bytes are there: a read takes one record of at most 16 KiB, and the rest
-  of what was received stays in the layer. So `pending()` is asked before the descriptor.
+- It may be unreadable although there are bytes: a read takes one record of at most 16 KiB, and the
+  rest stays in the layer. So `pending()` is checked before the descriptor.
 - A write may have to wait until something can be read, and a read until something can be written.
 
 So the socket does not block, and each read and write that could not go on polls for what it needs.
@@ -149,8 +149,8 @@ def _shake_hands(wrapped: ssl.SSLSocket, address: Address) -> None:
 
 
 class _Made(NamedTuple):
-    """A context, the files of its certificates by the times of their last change, and what the log
-    has said of those that do not fit.
+    """A context, its certificate files by the times of their last change, and the errors that were
+    logged for them.
     """
 
     context: ssl.SSLContext
@@ -162,11 +162,11 @@ _contexts: dict[TlsOptions, _Made] = {}
 
 
 def _context_of(options: TlsOptions) -> ssl.SSLContext:
-    """Return the context for these options. It is made anew when one of the files has changed:
-    certificates are renewed while a listener runs. Until the new files fit each other, the old context
-    is used.
+    """Return the context for these options; create it again when one of the files has changed.
 
-    Raises RedisRefused if a file is not there, or is not what it should be.
+    Certificates are renewed while a listener runs. Until the new files fit each other, the old
+    context is used.
+    Raises RedisRefused if a file is missing or invalid.
     """
     files = [path for path in (options.ca_certs, options.certfile, options.keyfile) if path]
     made = _contexts.get(options)

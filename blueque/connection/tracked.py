@@ -1,9 +1,9 @@
-"""Tracked: reads whose replies hold until Redis reports that one of their keys has changed.
+"""Tracked: reads whose replies stay valid until Redis reports a change of one of their keys.
 
 It reads over its own connection with CLIENT TRACKING. Redis reports a change of any key that was
 read, by any client, and sends the report before the reply to a later command. Where Redis does not
-report changes (a connection of redis-py, a proxy, an ACL without +hello +client|tracking), each read
-asks for everything.
+report changes (a connection of redis-py, a proxy, an ACL without +hello +client|tracking), each
+read asks for everything.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PROOF = 10.0  # seconds of silence after which a wait tests the connection
 
 
 class Tracked:
-    """Reads of one reader. It opens its connection when it first needs it, and again after that was
-    lost: then any key may have changed.
+    """Reads of one reader.
 
+    It opens its connection when it first needs it, and again after a loss: then any key may have changed.
     is_tracking: whether Redis reports changes.
     """
 
@@ -39,7 +39,7 @@ class Tracked:
         self._forget_at = -math.inf  # on the monotonic clock
 
     def read(self, *commands: Command) -> list[Any]:
-        """Return the replies to commands that only read. Those that hold are not asked for again.
+        """Return the replies to commands that only read. Valid ones are not asked for again.
 
         An error reply is a value, and asked for again the next time. Raises RedisAway.
         """
@@ -62,7 +62,8 @@ class Tracked:
 
     def changed(self) -> set[str] | None:
         """Return the keys that Redis has reported since the last call; None: any may have changed.
-        For a reader that remembers by itself. Raises RedisAway.
+
+        For a reader that keeps replies itself. Raises RedisAway.
         """
         return self._reported()
 
@@ -77,9 +78,7 @@ class Tracked:
             raise
 
     def wait(self, seconds: float) -> None:
-        """Wait for a report, at most for so long; it may return earlier without one. Raises
-        RedisAway.
-        """
+        """Wait at most this long for a report; may return earlier. Raises RedisAway."""
         connection = self._open()
         if (
             self._is_new

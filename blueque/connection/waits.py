@@ -1,5 +1,6 @@
-"""Waits: how the connections of a program wait for their sockets. These block; those of
-blueque.connection.awaiting let an event loop go on.
+"""Waits: how the connections of a program wait for their sockets.
+
+These block; those of blueque.connection.awaiting do not block the event loop.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ class Poll(Protocol):
     """Waits for a socket, as `select.poll` does."""
 
     def poll(self, milliseconds: float, /) -> object:
-        """Wait at most for so long. Return a false value if the socket was not ready."""
+        """Wait at most this long. Return a false value if the socket was not ready."""
 
 
 class Waits:
     """Blocks until a socket is connected, can be read or can be written."""
 
     def connect(self, place: tuple[str, int] | str, seconds: float) -> socket.socket:
-        """Return a socket that is connected to host and port, or to a path. A send blocks for
-        SEND_TIMEOUT at most or, on Windows, not at all. Raises OSError.
+        """Return a socket that is connected to host and port, or to a path.
 
-        seconds: how long a host may take.
+        A send blocks for SEND_TIMEOUT at most or, on Windows, not at all.
+        seconds: how long connecting may take.
+        Raises OSError.
         """
         if isinstance(place, tuple):
             connected = socket.create_connection(place, seconds)
@@ -51,7 +53,7 @@ class Waits:
         return connected
 
     def poll(self, connected: socket.socket, event: int) -> Poll:
-        """Return what waits until a socket is READABLE, or WRITABLE."""
+        """Return an object that waits until a socket is READABLE, or WRITABLE."""
         if not hasattr(select, "poll"):
             return _Select(connected, event)
         poll = select.poll()  # elsewhere, select.select refuses descriptors above 1023

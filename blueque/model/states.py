@@ -106,16 +106,14 @@ class Place(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry of a place. text: a task id; in `started` `[node] [pid] [task]`, in `tags`
-    `[tag] [task]`.
-    """
+    """An entry of a place. text: a task id; in `started` `[node] [pid] [task]`, in `tags` `[tag] [task]`."""
 
     place: Place
     text: str
 
 
 class Whereabouts(NamedTuple):
-    """The fields of a task that say in which places its id must be."""
+    """The fields of a task that determine where its id must be."""
 
     status: str | None = None
     queue: str | None = None
@@ -131,7 +129,7 @@ class Whereabouts(NamedTuple):
 
     @classmethod
     def of(cls, fields: object) -> Whereabouts:
-        """Return these of a record that has them, and others, as attributes."""
+        """Return these fields of a record that has them, and others, as attributes."""
         return cls._make(getattr(fields, name) for name in cls._fields)
 
 
@@ -173,7 +171,7 @@ def wanted(task: str, fields: Whereabouts) -> list[Entry]:
 def may_hold(entry: Entry, task: str, fields: Whereabouts) -> bool:
     """Return whether the entry agrees with the hash of the task.
 
-    A pending task may be in the list of a listener: it was popped, and is about to be reserved.
+    A pending task may be in the list of a listener that has popped it and is about to reserve it.
     """
     place = entry.place
     if place.kind in ("wake", "orders"):
@@ -194,8 +192,8 @@ def fault(
 ) -> Literal["misplaced", "double", "missing"] | None:
     """Return how an entry of a task disagrees with its hash; None: it agrees.
 
-    found: how often each entry is there that was looked at. A pending task that is in the list of a
-        listener was popped: it belongs there, and no longer in its line. In both it belongs in line.
+    found: how often each checked entry exists. A pending task in the list of a listener was popped:
+        it belongs there, no longer in its line. If it is in both, it belongs in line.
     """
     count = found.get(entry, 0)
     is_allowed = may_hold(entry, task, fields)

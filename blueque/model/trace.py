@@ -16,10 +16,10 @@ _PARENT = re.compile(
 
 
 def of_caller() -> dict[str, str]:
-    """Return the trace of the OpenTelemetry span in which this is called; without a span, nothing.
+    """Return the trace of the current OpenTelemetry span; without a span, nothing.
 
-    A program that has not imported OpenTelemetry has no span: it imports nothing here, and pays for
-    one look into a dict.
+    A program that has not imported OpenTelemetry has no span. This imports nothing and costs one
+    look into a dict.
     """
     # None too while another thread imports it
     current = getattr(sys.modules.get(API), "get_current_span", None)
@@ -44,8 +44,9 @@ def of_context(context: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def variables(context: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the variables by which a program that a task runs finds its trace: that of the span in
-    which this is called, as a hook may have begun one, or else that of the producer of the task.
+    """Return the environment variables by which a program that a task runs finds its trace.
+
+    It is that of the current span, as a hook may have begun one, or else that of the producer.
     """
     found = of_caller() or of_context(context)
     return {name.upper(): value for name, value in found.items()}

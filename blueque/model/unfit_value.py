@@ -23,7 +23,7 @@ _ENDLESS = float("inf")
 
 
 def plain_number(value: Any) -> bool | int | float:
-    """Return a scalar of numpy, torch or the like as the number that it is. Raises TypeError."""
+    """Return a scalar of NumPy, PyTorch or the like as a plain number. Raises TypeError."""
     kind = getattr(value, "dtype", None)
     if kind is not None and getattr(value, "shape", None) == () and hasattr(value, "item"):
         plain = value.item()
@@ -34,9 +34,9 @@ def plain_number(value: Any) -> bool | int | float:
 
 
 def why(value: Any, what: str, error: object = "") -> str:
-    """Return a sentence about the first part that JSON cannot hold.
+    """Return a sentence about the first part that JSON cannot represent.
 
-    what: names the value, as "the result". error: what to say if no part is found.
+    what: names the value, as "the result". error: the text to use if no part is found.
     """
     name = what.removeprefix("the ")
     place = name.partition(" ")[0]

@@ -1,4 +1,4 @@
-"""Values that come from the environment, and how durations and sizes are written."""
+"""Values from the environment, and the notation of durations and sizes."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ _SIZES = {
 class Timing(NamedTuple):
     """The times, in seconds, by which listeners show that they are alive and judge others.
 
-    beat: between two beats. lease: a listener whose beat does not change for so long can take no
-    more tasks, and its reserved tasks are put in line again. lost_after: after so long its started
-    tasks are lost.
+    beat: between two beats.
+    lease: a listener whose beat does not change for this long may take no more tasks, and its
+        reserved tasks are put in line again.
+    lost_after: after this long its started tasks are lost.
     """
 
     beat: float = BEAT
@@ -50,12 +51,12 @@ class Timing(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """How long the finished tasks of one status stay.
+    """How long the finished tasks of one status are kept.
 
-    age: a task is deleted so many seconds after its end; None: by age none is.
-    newest: only so many of a queue stay, the newest; None: any number.
-    least: so many stay, however old they are.
-    spared: a task stays for so many seconds after its end, however many newer ones there are.
+    age: a task is deleted this many seconds after its end; None: not by age.
+    newest: how many of a queue are kept at most; None: any number.
+    least: how many are kept, however old they are.
+    spared: a task is kept for this many seconds after its end, however many newer ones there are.
     """
 
     age: float | None = None
@@ -65,8 +66,8 @@ class Keep(NamedTuple):
 
 
 class HandlerName(NamedTuple):
-    """What runs the tasks of a queue: `run`, the name of a Python callable, or `exec`, a program and
-    its arguments.
+    """What runs the tasks of a queue: `run`, the name of a Python callable, or `exec`, a program
+    and its arguments.
 
     paths: directories in which Python looks for modules first.
     """
@@ -98,8 +99,8 @@ def timing(
     lost_after: float | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Timing:
-    """Return the times as given, or else from BLUEQUE_BEAT, BLUEQUE_LEASE, BLUEQUE_LOST_AFTER, or
-    the defaults.
+    """Return the given times, else those of BLUEQUE_BEAT, BLUEQUE_LEASE and BLUEQUE_LOST_AFTER,
+    else the defaults.
 
     A `lost_after` shorter than the lease shortens the lease. Raises InvalidInput when either is
     less than three beats.
@@ -144,9 +145,10 @@ def connect_as_listener(url: str | None) -> None:
 def redis_url(
     environ: Mapping[str, str] = os.environ, otherwise: tuple[str, str] | None = None
 ) -> tuple[str, str]:
-    """Return (address, where it came from): in a task that of its listener, if tasks are given it.
+    """Return (address, where it came from).
 
-    Else BLUEQUE_REDIS_URL, else REDIS_URL, else `otherwise`, else the default.
+    In a task that gets it: the Redis of its listener. Else BLUEQUE_REDIS_URL, else REDIS_URL, else
+    `otherwise`, else the default.
     """
     if _listeners_url is not None:
         return _listeners_url, "the listener"
@@ -157,16 +159,14 @@ def redis_url(
 
 
 def max_bytes(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
-    """Return how many bytes parameters or a result may take: BLUEQUE_MAX_BYTES, else `otherwise`,
-    else 1 MiB.
-    """
+    """Return the size limit of parameters and results: BLUEQUE_MAX_BYTES, else `otherwise`, else 1 MiB."""
     text = environ.get("BLUEQUE_MAX_BYTES")
     return parse_size(text) if text else otherwise or DEFAULT_MAX_BYTES
 
 
 def spool(environ: Mapping[str, str] = os.environ, otherwise: str | None = None) -> str:
-    """Return the directory for the files of attempts: BLUEQUE_SPOOL, else `otherwise`, else the
-    default of the user.
+    """Return the directory for files of attempts: BLUEQUE_SPOOL, else `otherwise`, else the user's
+    default.
     """
     if environ.get("BLUEQUE_SPOOL"):
         return environ["BLUEQUE_SPOOL"]

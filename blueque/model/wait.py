@@ -18,10 +18,10 @@ from blueque.model.options import (
 
 
 class Wait(NamedTuple):
-    """What new tasks wait for, and the group that they join; false if that is nothing.
+    """What new tasks wait for, and the group that they join; false if there is neither.
 
-    conditions: on each parent, by its id. broken: what becomes of a task whose conditions cannot be
-        met. has_results: whether it is given the results of its parents.
+    conditions: on each parent, by its id. broken: what to do with a task whose conditions cannot be
+        met. has_results: whether it gets the results of its parents.
     """
 
     conditions: Mapping[str, str]
@@ -68,7 +68,7 @@ NOTHING = Wait({}, "hold", False)
 def wait_for(options: GroupOptions, has_each: bool = False) -> Wait:
     """Return what a task with these options waits for, and its group.
 
-    has_each: it waits for others besides, which are named for each of many tasks.
+    has_each: each of many tasks also has parents of its own.
     Raises InvalidInput, InvalidType.
     """
     after, group = options.get("after"), options.get("group")

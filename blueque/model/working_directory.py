@@ -9,7 +9,7 @@ KEEP_CWD = ("never", "on-failure", "always")  # when that of a task stays; the f
 
 
 class WorkingDirectory(NamedTuple):
-    """What the file and the options say.
+    """The settings of the file and the options.
 
     cwd: of `CWD`. keep_cwd: of `KEEP_CWD`.
     """
@@ -23,5 +23,5 @@ class WorkingDirectory(NamedTuple):
         return self.cwd == "task"
 
     def is_kept(self, has_failed: bool) -> bool:
-        """Return whether the working directory of an attempt that has ended stays."""
+        """Return whether the working directory of an ended attempt is kept."""
         return self.keep_cwd == "always" or (has_failed and self.keep_cwd == "on-failure")

@@ -1,6 +1,7 @@
-"""Keys of a wrong type, written by another program. They stop what they belong to, and nothing else:
-programs go on with the other queues and tasks, by `unless_wrong_type` and `all_or_each`. Verbs that
-only look take them as empty and report them.
+"""Keys of a wrong type, written by another program. They stop only what needs them.
+
+Programs continue with other queues and tasks, by `unless_wrong_type` and `all_or_each`. Verbs that
+only read take such keys as empty and report them.
 """
 
 from __future__ import annotations
@@ -36,10 +37,7 @@ _LOOKS = {*_NOTHING, *_ZERO, *_NONE_OF_EACH, *_EMPTY_LIST, "SSCAN", "ZSCAN"}
 
 
 def unless_wrong_type(action: Callable[[], T], otherwise: Callable[[RedisRefused], T]) -> T:
-    """Return what `action` returns; what `otherwise` returns if a key that it needs has a wrong type.
-
-    So a key that another program has written stops only what needs that key.
-    """
+    """Return the result of `action`, or of `otherwise` if a key that it needs has a wrong type."""
     try:
         return action()
     except RedisRefused as error:
@@ -53,10 +51,9 @@ def all_or_each(
     action: Callable[[Sequence[T]], R],
     on_refusal: Callable[[T, RedisRefused], object],
 ) -> list[R]:
-    """Do something with all items at once; if Redis refuses the keys of one of them, with each of
-    them alone. Return what each call has returned.
+    """Process all items at once; if Redis refuses the keys of one, each of them alone.
 
-    on_refusal: called for an item whose keys are refused, alone.
+    Return the result of each call. on_refusal: called for an item whose keys are refused.
     """
     try:
         return [action(items)]

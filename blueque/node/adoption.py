@@ -1,8 +1,8 @@
-"""Adoption: finds attempts on this node that no listener watches any more, and takes them over.
+"""Adoption: finds attempts on this node that no listener watches, and takes them over.
 
-It finds them in three places: in our own lists, where an earlier process with our node id may have
-left some; in the lists of dead listeners of this host; and in the spool, which also has attempts
-that other listeners have declared lost.
+It finds them in three places: our own lists, where an earlier process with our node id may have
+left some; the lists of dead listeners of this host; and the spool, which also has attempts that
+other listeners have declared lost.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LOOK = 30.0  # seconds between two looks at our own lists, and at all open attem
 
 
 class Candidate(NamedTuple):
-    """An attempt for a listener to take over.
+    """An attempt that a listener may take over.
 
-    task: as it is now, or, if it has been given up or run again, as it was reserved for this
+    task: its present state, or, if it has been given up or run again, as it was reserved for this
         attempt.
     kind: orphan: its listener is dead, or it is in our own list. unstarted: Redis has lost that we
         started it. lost: it was given up in error. superseded: it has a newer attempt or was ended.
@@ -62,9 +62,8 @@ class Adoption:
         """Return the attempts that this listener can take over. It watches none now.
 
         orphans: started tasks of dead listeners of this host.
-        has_unwatched: whether the last beat saw a task in our own lists. Between two beats they are
-            looked at only after a registration, because an earlier process may have had our node
-            id.
+        has_unwatched: whether the last beat saw a task in our own lists. Between two beats these
+            are read only after a registration, because an earlier process may have had our node id.
         """
         now, instances = time.monotonic(), [ours.instance for ours in self._listener]
         is_due = now >= self._next_look
@@ -82,7 +81,7 @@ class Adoption:
         return found
 
     def of_our_lists(self, watched: str | None = None) -> list[Candidate]:
-        """Return the attempts in our own lists but for the one that we watch.
+        """Return the attempts in our own lists, except the one that we watch.
 
         Those that have not begun are released. An earlier process with our node id may have left
         them there, or Redis has lost how they ended, as after a failover.
@@ -101,10 +100,10 @@ class Adoption:
         return found
 
     def take_over(self, candidate: Candidate) -> AttemptWatch | None:
-        """Become the owner of the attempt, and return its watch; None: another listener was first,
-        or the task does not need the attempt.
+        """Become the owner of the attempt and return its watch.
 
-        Raises what Redis does, NotRegistered.
+        None: another listener was first, or the task does not need the attempt. Raises what Redis
+            raises, NotRegistered.
         """
         task, attempt, pid, kind = candidate
         taken: Task | None = task
@@ -146,7 +145,7 @@ class Adoption:
         return watch
 
     def put_back(self, unwatched: Sequence[tuple[str, str]]) -> None:
-        """Put tasks of our own lists that Redis has as pending back in their lines."""
+        """Put pending tasks of our own lists back in their lines."""
         for queue, task in unwatched:
             self._listener.of(queue).put_back_lost(task)
 
@@ -174,9 +173,7 @@ class Adoption:
         return []
 
     def _removed(self, task: Task) -> Attempt | None:
-        """Return the attempt of ours if its process and its files are gone: how it ended cannot be
-        known.
-        """
+        """Return the attempt of ours if its process and its files are gone: its end cannot be known."""
         path = (task.files or "").partition(":")[2]
         is_here = process.shares_pids(task.fields)
         is_gone = is_here and not process.is_alive(task.pid or 0, task.fields)
@@ -190,16 +187,14 @@ class Adoption:
             log.info("%s", error)
 
     def _is_alone(self, task: Task) -> bool:
-        """Return whether a started task's listener has been found dead; of another boot or
-        container that takes its lease.
+        """Return whether the listener of a started task is dead; in another boot or container that
+        takes its lease.
         """
         state = self._inspector.registration(task.queue or "", task.node or "").get("state")
         return task.status == "started" and state != "alive"
 
     def _in_spool(self, known: set[str]) -> list[Candidate]:
-        """Return open attempts that Redis has given up or that have been superseded; close those
-        that are of no use.
-        """
+        """Return open attempts that Redis has given up or that were superseded; close useless ones."""
         found: list[Candidate] = []
         listeners = self._registry.alive()
         for pid, ticks, attempt in self._spool.open_attempts():
@@ -236,7 +231,7 @@ class Adoption:
 
 
 def _is_below(pid: int, listeners: Collection[int]) -> bool:
-    """Return whether the process belongs to one of the listeners: its keeper is a child of it, or was."""
+    """Return whether the process belongs to one of the listeners: its keeper is or was a child of it."""
     parent = process.parent(pid) or 0
     return parent in listeners or process.parent(parent) in listeners
 
@@ -252,10 +247,10 @@ def _unstarted(task: Task, attempt: Attempt) -> Candidate:
 
 
 def _kind(task: Task, then: Task, is_of_use: bool) -> str:
-    """Return what an open attempt is to its task: watched, lost, superseded, closed, or unknown,
-    when Redis has lost it.
+    """Return the relation of an open attempt to its task: watched, lost, superseded, closed, or
+    unknown, if Redis has lost it.
 
-    is_of_use: it still runs, or has left word of how it ended.
+    is_of_use: it still runs, or has recorded how it ended.
     """
     # by the same key
     is_another = task.status is not None and task.fields.get("created") != then.fields.get(

@@ -30,9 +30,9 @@ BY_ORDER = (*BY_LISTENER, "interrupted", "superseded")  # reasons to end an atte
 
 
 class AttemptEnd:
-    """What one listener does when an attempt that it watches has ended.
+    """Handles the end of an attempt that a listener watches.
 
-    telling: a client that waits for no answer for long.
+    telling: a client that does not wait long for an answer.
     """
 
     def __init__(
@@ -51,10 +51,9 @@ class AttemptEnd:
     def report(
         self, watch: AttemptWatch, reporter: Reporter, do: Callable[[Callable[[], object]], object]
     ) -> bool:
-        """Record how the attempt has ended. False: it is not ours any more, and another listener may
-        watch its process.
+        """Record how the attempt ended. False: it is no longer ours, and another listener may watch it.
 
-        do: calls what does so, perhaps until Redis does it.
+        do: calls the function that records it, perhaps until Redis does it.
         Raises OrderCame, and what `do` raises.
         """
         record, is_ours = self._records.find(watch), True
@@ -87,7 +86,7 @@ class AttemptEnd:
         return is_ours
 
     def _remove_cwd(self, watch: AttemptWatch, record: outcome_record.Record | None) -> None:
-        """Remove the working directory of the attempt, if it has one and the listener keeps none."""
+        """Remove the working directory of the attempt, if it has one that the listener does not keep."""
         attempt, task = watch.attempt, watch.task
         cwd = self._defaults.of(task.queue).cwd
         if not attempt.has_cwd() or cwd.is_kept(_has_failed(watch, record)):
@@ -99,7 +98,7 @@ class AttemptEnd:
             log.warning("task=%s has left files in %s that stay", task.id, attempt.path)
 
     def end_process(self, watch: AttemptWatch) -> None:
-        """End the process that waits for another task, and gets none."""
+        """End a process that waits for another task and gets none."""
         self._records.end_process(watch)
 
     # What Redis is told
@@ -149,9 +148,7 @@ class AttemptEnd:
         return task is not None
 
     def _give_up(self, watch: AttemptWatch, default: Retry | None) -> None:
-        """Give up an attempt whose process is gone and has left no exit record: how far it had come is
-        not known.
-        """
+        """Give up an attempt whose process is gone without an exit record: its progress is unknown."""
         processor = watch.processor
         if not watch.attempt.has_begun():
             processor.release("not_begun")
@@ -176,7 +173,7 @@ class AttemptEnd:
 
 
 def _has_failed(watch: AttemptWatch, record: outcome_record.Record | None) -> bool:
-    """Return whether the attempt has failed by itself or by a limit, and does not only run again later."""
+    """Return whether the attempt has failed by itself or by a limit, and not only been postponed."""
     if record is None:
         return True
     is_to_go_on = record.get("handed_back") or record.get("retry_after") is not None
@@ -188,7 +185,7 @@ def _has_checkpoint(attempt: Attempt) -> bool:
 
 
 def close(client: Client, task: Task, attempt: Attempt) -> None:
-    """Let go of an attempt that Redis knows the end of, or has no use for."""
+    """Let go of an attempt whose end Redis knows or does not need."""
     try:
         attempt.mark_reported(_is_wanted(client, task, attempt))
     except OSError as error:  # it is kept longer than need be
@@ -196,9 +193,7 @@ def close(client: Client, task: Task, attempt: Attempt) -> None:
 
 
 def _is_wanted(client: Client, task: Task, attempt: Attempt) -> bool:
-    """Return whether the task is to run again, and may go on from the directory that this attempt
-    has left.
-    """
+    """Return whether the task will run again and may continue from the directory of this attempt."""
     if not (attempt.has_left_files() and checkpoint.has_files(attempt.path)):
         return False
     try:
@@ -208,13 +203,11 @@ def _is_wanted(client: Client, task: Task, attempt: Attempt) -> bool:
 
 
 def has_been_forgotten(watch: AttemptWatch, instance: str | None, known: Mapping[str, Any]) -> bool:
-    """Return whether Redis has lost our attempt, as after a failover; not that the task has been
-    deleted for good.
+    """Return whether Redis has lost our attempt, as after a failover. False if the task was deleted.
 
-    Its key or its schedule may have made it again then, with the same id and not the same
-    `created`. If another attempt has been taken meanwhile, that one owns the task, whatever its number.
-
-    instance: of our registration. known: status, token, attempt and created, as Redis has them.
+    Its key or its schedule may have made it again, with the same id and another `created`. If
+    another attempt was taken meanwhile, that one owns the task, whatever its number.
+    instance: of our registration. known: status, token, attempt and created, as in Redis.
     """
     # If we were away for a time, it may have run again and been deleted.
     is_lasting, status = instance == watch.instance, known.get("status")
@@ -228,8 +221,6 @@ def has_been_forgotten(watch: AttemptWatch, instance: str | None, known: Mapping
 
 
 def _is_to_go_on(watch: AttemptWatch, record: outcome_record.Record, default: Retry | None) -> bool:
-    """Return whether the task is the next in line again at no cost: it has handed itself back, or
-    we have stopped it.
-    """
+    """Return whether the task is next in line again at no cost: it was handed back, or we stopped it."""
     may_run_again = Retry.of(watch.task.fields.get("retry"), default) is not None
     return bool(record.get("handed_back")) or (watch.reason == "stopped" and may_run_again)

@@ -42,7 +42,7 @@ class AttemptWatch:
     limits: the limits of the task.
     pidfd: a descriptor of the process, if we have started it; the watch closes it. None: we adopt it.
     tree: the processes of an attempt that we adopt, read before the adoption.
-    used_before: seconds of CPU time that its process has used for earlier tasks.
+    used_before: seconds of CPU time that its process used for earlier tasks.
     reusable: its process, if it may take another task.
     """
 
@@ -103,18 +103,19 @@ class AttemptWatch:
         return self.processor.task
 
     def has_left_record(self) -> bool:
-        """Return whether an attempt that we have adopted has ended. Its process may be there: it
-        waits for another task from the listener that had the attempt before us.
+        """Return whether an adopted attempt has ended.
+
+        Its process may still exist: it waits for another task from the previous listener.
         """
         return self.is_adopted and not self._is_elsewhere and self.attempt.has_exit()
 
     def ending_of_zombie(self) -> process.Reaped | None:
-        """Return how the process ended if its parent stands still and has not reaped it."""
+        """Return how the process ended if its parent is stopped and has not reaped it."""
         return None if self._is_elsewhere else process.ending_of_zombie(self.pid, self._start)
 
     def hear(self) -> bool:
-        """Return whether the attempt has ended, now that something has come from its process, which
-        then waits for another task.
+        """Return whether the attempt has ended, after a message of its process, which then waits
+        for another task.
         """
         assert self.reusable is not None
         self.is_at_rest = self.reusable.hear(self.attempt.path)
@@ -123,13 +124,13 @@ class AttemptWatch:
         return self.is_at_rest
 
     def give_process(self) -> Reusable:
-        """Return the process that waits for another task, which is the caller's from now on."""
+        """Return the process that waits for another task; it belongs to the caller from now on."""
         assert self.reusable is not None and self.is_at_rest
         reusable, self.reusable = self.reusable, None
         return reusable
 
     def why_not_again(self) -> str | None:
-        """Return why the process that waits for another task gets none; None: it may have one."""
+        """Return why the waiting process gets no other task; None: it may have one."""
         assert self.reusable is not None
         if self.reason is not None:
             return self.error
@@ -138,7 +139,7 @@ class AttemptWatch:
         return self.reusable.why_not(self._limits.memory)
 
     def end_process(self) -> None:
-        """Kill the process that waits for another task, and gets none."""
+        """Kill the process that waits for another task and gets none."""
         if self.pidfd is not None and not process.is_ready(self.pidfd):
             process.signal_group(self.pid, signal.SIGKILL)
         self._let_go_of_process()
@@ -180,7 +181,7 @@ class AttemptWatch:
         self.next_step = self._next_step()
 
     def _note_stuck(self) -> None:
-        """Note that SIGKILL does not end the task, and the state of its process."""
+        """Record that SIGKILL does not end the task, and the state of its process."""
         state = "" if self._is_elsewhere else read_state(self.pid)
         if not self.stuck:
             log.error(
@@ -210,9 +211,7 @@ class AttemptWatch:
             log.warning("cannot ask task=%s to stop: %s", self.task.id, error.strerror)
 
     def _withdraw(self, reason: str) -> None:
-        """Let the task go on, if it was asked to stop for this reason only and has not taken
-        notice.
-        """
+        """Let the task continue, if it was asked to stop for this reason only and has not noticed."""
         if reason not in self._asked_for:
             return
         del self._asked_for[reason]
@@ -225,10 +224,9 @@ class AttemptWatch:
             log.warning("task=%s stays asked to stop: %s", self.task.id, error.strerror)
 
     def show_stack(self, mark: str | None) -> str | None:
-        """Make the task show its stack, if this request is new. Return why it cannot; None: it can,
-        or there is no new request.
+        """Make the task show its stack, if this request is new. Return why it cannot, or None.
 
-        mark: of the newest request. A mark with a reason behind it was declined already.
+        mark: of the newest request. A mark followed by a reason was declined already.
         """
         if mark is None or mark == self._stack or self.pidfd is None or self._is_elsewhere:
             return None
@@ -255,11 +253,11 @@ class AttemptWatch:
         self.next_step = self._next_step()
 
     def end_the_rest(self, find_strays: Callable[[], set[int] | None]) -> float | None:
-        """End the processes that the ended task process has left running. Return when to call
-        again; None: nothing is left.
+        """End the processes that the ended task process has left running. Return when to call again.
 
-        find_strays: returns the processes of the task that have become our children; None: they may
-            have become children of another process, so all processes of the host are searched.
+        None: nothing is left. find_strays: returns the processes of the task that have become our
+            children; None: they may be children of another process, so all processes of the host
+            are searched.
         """
         again = self._end_the_rest(find_strays)
         if again is None:
@@ -288,7 +286,7 @@ class AttemptWatch:
 
     @property
     def _has_children(self) -> bool:
-        """Whether the process waits for another task while children of this one run."""
+        """Whether the process waits for another task while children of this one still run."""
         rest = None if self.reusable is None else self.reusable.rest
         return rest is not None and rest.has_children
 
@@ -366,13 +364,11 @@ class AttemptWatch:
             self._stall_at = NEVER
 
     def _signs(self) -> object:
-        """Return something that changes when the task reports progress."""
+        """Return a value that changes when the task reports progress."""
         return self.attempt.told(), self.attempt.wrote_progress()
 
     def _warn(self, limit: str) -> None:
-        """Warn the process of the task, not its children, that a limit is near: SIGUSR1, if the
-        limits ask for warnings.
-        """
+        """Warn the process of the task, not its children, that a limit is near: SIGUSR1, if requested."""
         if limit in self._warned or self._limits.lead <= 0:
             return
         self._warned.add(limit)
@@ -386,15 +382,14 @@ class AttemptWatch:
 
 
 def _is_elsewhere(task: Task) -> bool:
-    """Return whether an attempt runs under another boot or in another container: then its pid, its
-    session and its group mean other processes here.
-    """
+    """Return whether an attempt runs in another boot or container, where its ids mean other processes."""
     return bool(task.fields.get("boot")) and not process.shares_pids(task.fields)
 
 
 def tree_of(task: Task, pid: int, used_before: float) -> Tree | None:
-    """Return the processes of an attempt that another listener has started; None: they are gone, or
-    elsewhere. used_before: as in `AttemptWatch`.
+    """Return the processes of an attempt of another listener; None: they are gone or elsewhere.
+
+    used_before: as in `AttemptWatch`.
     """
     if pid < 2 or not process.shares_pids(task.fields) or not process.is_alive(pid, task.fields):
         return None
@@ -404,7 +399,7 @@ def tree_of(task: Task, pid: int, used_before: float) -> Tree | None:
 
 
 def _open(pid: int, task: Task) -> int | None:
-    """Return a descriptor that tells of the end of the process; None when it has ended."""
+    """Return a descriptor that signals the end of the process; None: it has ended."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:

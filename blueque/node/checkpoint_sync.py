@@ -1,5 +1,5 @@
-"""CheckpointSync: copies the checkpoint value from the files of an attempt to Redis, and from Redis
-to the files of the next attempt. A checkpoint directory stays on its host: Redis has its place.
+"""CheckpointSync: copies the checkpoint value from the files of an attempt to Redis, and back for
+the next attempt. A checkpoint directory stays on its host; Redis has its place.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _WAIT_FOR = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 class CheckpointSync:
-    """Copies the checkpoint value of one attempt to Redis, and the place of its directory.
+    """Copies the checkpoint value of one attempt, and the place of its directory, to Redis.
 
-    limit: bytes that a value may take.
+    limit: the size limit of a value in bytes.
     """
 
     def __init__(self, attempt: Attempt, limit: int) -> None:
@@ -47,11 +47,11 @@ class CheckpointSync:
         self._is_all_sent = self._has_warned = False
 
     def step(self, processor: Processor) -> None:
-        """Send what has changed. Raises what Redis does, NotOwner, OSError."""
+        """Send what has changed. Raises what Redis raises, NotOwner, OSError."""
         self._send(processor, is_over=False)
 
     def finish(self, processor: Processor) -> None:
-        """Send all of it, once, at the end of the attempt. Raises what Redis does, NotOwner."""
+        """Send all of it, once, at the end of the attempt. Raises what Redis raises, NotOwner."""
         if self._is_all_sent:
             return
         # If another program has the key, the end must be reported all the same.
@@ -103,7 +103,7 @@ class CheckpointSync:
         return self._sent
 
     def _note(self, sent: set[str]) -> None:
-        """Note what Redis may have from now on, for us and for the next listener."""
+        """Record what Redis may have from now on, for us and for the next listener."""
         all_sent = self._get_sent() | sent
         if all_sent != self._sent:
             self._sent = all_sent
@@ -114,8 +114,9 @@ class CheckpointSync:
 
 
 def kept(inspector: Inspector, waiting: Waiting, task: Task) -> dict[str, str] | None:
-    """Return what Redis has of where the attempt is to go on; None: it is the first. Raises
-    OrderCame; PayloadRefused: we lack its key.
+    """Return the checkpoint in Redis from which the attempt continues; None: it is the first.
+
+    Raises OrderCame; PayloadRefused: we do not have its key.
     """
     if (task.attempt or 1) == 1:
         return None
@@ -130,11 +131,11 @@ def kept(inspector: Inspector, waiting: Waiting, task: Task) -> dict[str, str] |
 
 
 def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], limit: int) -> None:
-    """Give an attempt the checkpoint of an earlier attempt, from this spool or from Redis. Raises
-    OSError.
+    """Give an attempt the checkpoint of an earlier attempt, from this spool or from Redis.
 
-    kept: the checkpoint in Redis, as `kept` returns it. Files here go before it, unless they are of an older attempt than
-        it is: Redis may have been away when their attempt ended.
+    kept: the checkpoint in Redis, as `kept` returns it. Files here take precedence, unless their
+        attempt is older: Redis may have been away when it ended.
+    Raises OSError.
     """
     value, directory = _left_here(spool, task, count_of(kept.get("attempt")), limit)
     value = kept.get("value") if value is None else value
@@ -188,8 +189,10 @@ def _warn_of_missing(spool: Spool, task: Task, place: str) -> None:
 
 
 def trusted(task: Task, kept: Mapping[str, str]) -> dict[str, str]:
-    """Return what Redis has, in plain text, or nothing: it is of another task that had the same id, or
-    not by us. Raises PayloadRefused: it can be read only with a key that this process does not have.
+    """Return the checkpoint in Redis as plain text; empty if it belongs to another task with the
+    same id, or is not ours.
+
+    Raises PayloadRefused: this process does not have the key.
     """
     if not kept or kept.get("created") != task.fields.get("created"):
         return {}
@@ -216,8 +219,8 @@ def trusted(task: Task, kept: Mapping[str, str]) -> dict[str, str]:
 
 
 def _left_here(spool: Spool, task: Task, known: int, limit: int) -> tuple[str | None, str | None]:
-    """Return the newest value in this spool, and the attempt that has the newest directory; not
-    older than `known`.
+    """Return the newest value in this spool, and the attempt with the newest directory; not older
+    than `known`.
     """
     value: str | None = None
     directory: str | None = None

@@ -1,4 +1,4 @@
-"""Choices: what `blueque-listener` was asked to do, as the master and its slots know it."""
+"""Choices: the arguments and settings of `blueque-listener`, as the master and its slots know them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ CHOICES = "BLUEQUE_LISTENER_CHOICES"  # names the descriptor of the memory where
 
 
 class Choices(NamedTuple):
-    """What `blueque-listener` was asked to do.
+    """The arguments and settings of `blueque-listener`.
 
-    settings: of [listener], by key, with their defaults; those that a queue may have for itself are
-        not there.
+    settings: of [listener], by key, with their defaults, except those that a queue may set itself.
     weights: of queues in a lottery.
-    handlers, of_queues: by queue. reuse: how many tasks a process takes, and for how many seconds, by
-        queue; see `Reuse.of`.
-    statistics_keep: for how many days the numbers of a day are kept.
-    replicas: how many have to confirm a change, and within how many seconds.
-    payloads: the variables that say how payloads are stored; see model/payloads.py.
+    handlers, of_queues: by queue. reuse: how many tasks a process takes, and for how many seconds,
+        by queue; see `Reuse.of`.
+    statistics_keep: for how many days the daily numbers are kept.
+    replicas: how many must confirm a change, and within how many seconds.
+    payloads: the variables for how payloads are stored; see model/payloads.py.
     config: the blueque.toml that was read.
-    environ: variables that say some of this and that no task inherits, or that `host` replaces.
-    remarks: on what was asked for, for the log.
+    environ: variables for some of this, which tasks do not inherit or `host` replaces.
+    remarks: on the arguments, for the log.
     """
 
     settings: dict[str, Any]
@@ -50,7 +49,9 @@ class Choices(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Choices:
-        """Raises ValueError, TypeError: it is not what this version writes."""
+        """Return the choices in a text. Raises ValueError, TypeError if this version has not
+        written it.
+        """
         found = cls(**json.loads(text))
         return found._replace(
             handlers={queue: HandlerName(*name) for queue, name in found.handlers.items()},
@@ -83,13 +84,13 @@ class Choices(NamedTuple):
         return Job(self.handlers, self.max_bytes, url, bool(is_told), self.settings["hooks"])
 
     def in_effect(self) -> InEffect:
-        """Return what holds for the tasks of each queue, as long as Redis says nothing."""
+        """Return the settings for the tasks of each queue, before those in Redis."""
         timing = Timing(*(self.settings[name] for name in Timing._fields))
         return InEffect(timing, self.settings["log_limit"], self.of_queues)
 
 
 def kinds(handlers: Mapping[str, HandlerName]) -> dict[str, str]:
-    """Return of each queue the first one that has the same handler."""
+    """Return for each queue the first queue that has the same handler."""
     return {
         queue: next(other for other in handlers if handlers[other] == name)
         for queue, name in handlers.items()
@@ -97,7 +98,7 @@ def kinds(handlers: Mapping[str, HandlerName]) -> dict[str, str]:
 
 
 def queues_text(choices: Choices) -> str:
-    """Return which queues there are, and how a listener chooses among them."""
+    """Return which queues there are, and how a listener chooses among them, as text."""
     if len(choices.queues) == 1:
         return f"queue {choices.queues[0]!r}"
     weights = choices.weights if choices.select == "lottery" else {}
@@ -109,7 +110,7 @@ def queues_text(choices: Choices) -> str:
 
 
 def handlers_text(choices: Choices) -> str:
-    """Return what runs the tasks, by queue where that makes a difference."""
+    """Return what runs the tasks, as text; by queue if that differs."""
     names = {str(name) for name in choices.handlers.values()}
     if len(names) == 1:
         return names.pop()

@@ -20,12 +20,12 @@ NEW, READY, BUSY = range(3)  # what a slot is: not registered yet, without a tas
 class Master(NamedTuple):
     """What a slot knows of the master that forked it.
 
-    lifeline: a pipe that closes when the master dies or becomes another program; the slot then exits
-        after its task.
-    requests: a pipe to the master. The slot writes how many attempts other listeners have to adopt.
+    lifeline: a pipe that closes when the master dies or becomes another program; the slot then
+        exits after its task.
+    requests: a pipe to the master. The slot writes how many attempts other listeners must adopt.
     pause: while it is set, reserve nothing.
     adopts_only: reserve no task; adopt one attempt, if there is one, and exit when it has ended.
-    max_runtime: the master exits after so many seconds.
+    max_runtime: the master exits after this many seconds.
     ends: when it stops the running tasks for that, on the monotonic clock; None: it does not.
     show: tells the master that the slot is NEW, READY or BUSY.
     """
@@ -41,7 +41,7 @@ class Master(NamedTuple):
 
 
 class NodeContext(NamedTuple):
-    """One slot: its connection, its listener, its limits, its files, and the orders it has got.
+    """One slot: its connection, listener, limits, files, and orders.
 
     client: without patience. The slot repeats calls itself, so that it obeys signals meanwhile.
     pool: the resources of the node.
@@ -67,7 +67,7 @@ class NodeContext(NamedTuple):
         pool: Pool | None,
         master: Master,
     ) -> NodeContext:
-        """Make the context of a slot. client: without patience, as that of `listener`."""
+        """Create the context of a slot. client: without patience, as that of `listener`."""
         reserver = listener.reserver
         reserver.pool, reserver.newest_attempts = pool, spool.newest
         listener.obeys_settings = True

@@ -28,15 +28,15 @@ class Order(enum.IntEnum):
 
 
 class OrderCame(Exception):
-    """An order came, and the current step was given up."""
+    """An order came, and the current step was abandoned."""
 
 
 class Pause:
-    """Whether the listeners of one master take nothing new.
+    """Whether the listeners of one master take no tasks.
 
     The master and all processes that it forks share the value. So a listener that blocked signals
-    for a while, or that is forked later, finds the newest value. Signals alone are not enough: two
-    signals that wait at the same time may be delivered in any order.
+    for a while, or that is forked later, finds the newest value. Signals alone are not enough,
+    because two pending ones may be delivered in any order.
     descriptor: of the value.
     """
 
@@ -45,7 +45,7 @@ class Pause:
 
     @property
     def by(self) -> str | None:
-        """What has caused it, one of `_CAUSES`; None: there is no pause."""
+        """The cause, one of `_CAUSES`; None: there is no pause."""
         return _CAUSES[ord(os.pread(self.descriptor, 1, 0) or b"\0")]
 
     @by.setter
@@ -62,9 +62,9 @@ class Pause:
 
 
 class Orders:
-    """The orders and signals that a listener has received. node/waiting.py waits for
-    `descriptors`, takes the signals, and calls `obey` for each.
+    """The orders and signals that a listener has received.
 
+    node/waiting.py waits for `descriptors`, takes the signals, and calls `obey` for each.
     master: its pid. lifeline: a pipe that closes when it dies or becomes another program.
     pause: while it is set, the listener takes no task, but does not exit.
     max_runtime: of our master, in seconds.

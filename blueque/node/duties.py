@@ -1,5 +1,5 @@
-"""Duties: what a listener does from time to time, idle or busy: beat, obey, look after others, and
-the maintenance of its queues.
+"""Duties: what a listener does regularly, idle or busy: beat, obey, judge other listeners, and
+maintain its queues.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ TOGETHER = 0.2  # of the time between two beats: a duty may be done so much earl
 
 
 class Duties:
-    """The regular duties of one listener, in all its queues. They begin with `register`. A duty
-    waits for nothing but answers from Redis.
+    """The regular duties of one listener, in all its queues.
+
+    They begin with `register`. A duty waits only for answers from Redis.
     """
 
     def __init__(self, context: NodeContext, on_beat: Callable[[], object] = lambda: None) -> None:
@@ -54,7 +55,7 @@ class Duties:
         self.memory_kills = MemoryKills()
 
     def register(self) -> None:
-        """Register where we are not registered, and begin. Raises what Redis does."""
+        """Register where we are not registered, and begin. Raises what Redis raises."""
         if self._next_look == NEVER:
             self._take_settings(self._client.get_inspector().settings(self._listener.queues))
         self._register()
@@ -107,11 +108,11 @@ class Duties:
         self._plan()
 
     def watch_nothing(self) -> None:
-        """Forget what the last beat saw: the listener watches no task any more."""
+        """Forget what the last beat saw, because the listener no longer watches a task."""
         self.watched, self.standing, self._held = None, None, ()
 
     def take_orphans(self) -> list[Task]:
-        """Return, once, the tasks of this host that no listener watched at the last look."""
+        """Return, once, the tasks of this host that no listener watched at the last check."""
         orphans, self.orphans = self.orphans, []
         return orphans
 
@@ -138,7 +139,7 @@ class Duties:
         ]
 
     def look_after_others(self, members: Mapping[str, Set[str]] | None = None) -> None:
-        """See which other listeners have died, and do what their tasks need.
+        """Find other listeners that have died, and do what their tasks need.
 
         members: the listeners of our queues, as our beat has just read them.
         """
@@ -152,8 +153,7 @@ class Duties:
             self._next_look = time.monotonic() + self._recovery.rest(self._listener.queues)
 
     def beat(self, watched: str | None, may_hold: bool = True) -> BeatReply | None:
-        """Beat, and register again if needed. Return the state of that task; None: Redis did not
-        answer.
+        """Beat, and register again if needed. Return the state of that task; None: Redis did not answer.
 
         may_hold: whether to read our own lists.
         """
@@ -190,9 +190,9 @@ class Duties:
         return standing
 
     def _leave_if_refused(self) -> None:
-        """End at once, as if killed, if our master replaces us and Redis has refused us for a lease.
+        """Exit at once, as if killed, if our master replaces us and Redis has refused us for a lease.
 
-        The task runs on. The listener that replaces us may have a newer password, and adopts it.
+        The task continues. The listener that replaces us may have a newer password, and adopts it.
         """
         now = time.monotonic()
         self._refused_at = min(self._refused_at, now)
@@ -205,9 +205,9 @@ class Duties:
             os._exit(0)
 
     def _take_settings(self, settings: Mapping[str, Mapping[str, str]]) -> bool:
-        """Take over the settings of our queues in Redis. Return whether something has changed.
+        """Take over the settings of our queues in Redis. Return whether any has changed.
 
-        They hold for attempts that start from now on; a retry policy for those that run, too.
+        They apply to attempts that start from now on; a retry policy also to running ones.
         """
         changed = self._defaults.take(settings)
         for queue in changed:
@@ -231,7 +231,7 @@ class Duties:
                     self._known_pause = PAUSE
 
     def _announce(self) -> None:
-        """Show once in our registrations that we take nothing new."""
+        """Show once in our registrations that we take no more tasks."""
         self._is_leaving_known = True
         self._has_announced_drain = self._orders.wants_end and not self.is_drained
         if self._listener.reserver.pool is not None:
@@ -245,9 +245,7 @@ class Duties:
             log.debug("cannot announce that we leave: %s", error)
 
     def _announce_pause(self) -> None:
-        """Show in our registrations whether we are paused. Tried again at the next duty if Redis is
-        away.
-        """
+        """Show in our registrations whether we are paused. The next duty repeats this if Redis is away."""
         by = self._orders.pause.by
         try:
             self._listener.announce(PAUSE if by else WORK, by or "a signal")
@@ -272,15 +270,15 @@ class Duties:
             )
 
     def settle(self, task: str) -> None:
-        """Tell the tasks that wait for a task of ours how it has ended."""
+        """Tell the tasks that wait for a task of ours how it ended."""
         self._maintenance.settle(task)
         self._plan()
 
     def note_member(self) -> None:
-        """Note that a task of ours has ended that belongs to a group."""
+        """Record that a task of ours has ended that belongs to a group."""
         self._maintenance.note_member()
         self._plan()
 
     def has_unsettled(self) -> bool:
-        """Return whether the tasks that wait for a task of ours may not have been told."""
+        """Return whether tasks that wait for a task of ours may not have been told of its end."""
         return self._maintenance.has_unsettled()

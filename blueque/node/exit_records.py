@@ -1,4 +1,4 @@
-"""ExitRecords: finds out how an attempt has ended, from its exit record or else from its process."""
+"""ExitRecords: finds out how an attempt ended, from its exit record or else from its process."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class _Found(NamedTuple):
 
 
 class ExitRecords:
-    """Finds the exit records of the attempts that one listener watches, or makes them.
+    """Finds the exit records of the attempts that one listener watches, or creates them.
 
-    ending: returns how the process of our own task has ended, as far as the listener has been told.
+    ending: returns how the process of our own task ended, as far as the listener knows.
     """
 
     def __init__(
@@ -47,9 +47,7 @@ class ExitRecords:
         self._waiting, self._memory_kills, self._ending = waiting, memory_kills, ending
 
     def find(self, watch: AttemptWatch) -> Record | None:
-        """Return the exit record, written by the task process or else by us; None when it cannot be
-        known how the attempt has ended.
-        """
+        """Return the exit record, written by the task process or else by us; None: the end is unknown."""
         found = self._look(watch)
         if (
             found.record is None
@@ -85,7 +83,7 @@ class ExitRecords:
         return _Found(record, None, watch.measured)
 
     def _look_again(self, watch: AttemptWatch) -> _Found:
-        """Wait for a note of the process that reaps the task process, or a late exit record."""
+        """Wait for the report of the process that reaps the task process, or a late exit record."""
         noted = self._noted_end(watch)
         record = self._read_exit(watch)
         if noted is None:
@@ -99,9 +97,7 @@ class ExitRecords:
         ending: process.Ending | None,
         measured: dict[str, Any],
     ) -> Record:
-        """Return the record with what we know: how the process ended, what it took, why we have
-        ended it.
-        """
+        """Return the record with what we know: how the process ended, what it used, why we ended it."""
         if record is None and ending is not None:
             attempt = watch.attempt if watch.reason is None else None
             record = outcome_record.record_of_ending(ending, attempt)
@@ -128,8 +124,8 @@ class ExitRecords:
         return record
 
     def _read_exit(self, watch: AttemptWatch) -> Record | None:
-        """Return the exit record. If it cannot be read, as when no more files may be open, try again
-        for a while.
+        """Return the exit record. If it cannot be read, as when too many files are open, retry for
+        a while.
         """
         deadline = time.monotonic() + UNREADABLE
         while True:
@@ -145,8 +141,8 @@ class ExitRecords:
             self._waiting.wait(TRY_AGAIN)
 
     def _noted_end(self, watch: AttemptWatch) -> process.Reaped | None:
-        """Return how the process ended, once the process that reaped it has told us or has written it
-        down; None: that is missing.
+        """Return how the process ended, once the process that reaped it has reported it; None: it
+        has not.
         """
         deadline = time.monotonic() + NOTED
         while True:

@@ -1,5 +1,5 @@
-"""Try handlers, and find those that register themselves, in a child that then ends: no code of the
-user's runs in a listener or its master.
+"""Try handlers, and find those of `blueque.handler`, in a child process: no user code runs in a
+listener or its master.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _MOST = 4000  # characters of an error
 
 
 class Registered(NamedTuple):
-    """A handler that has registered itself, see `blueque.handler`.
+    """A handler from `blueque.handler`.
 
-    is_own: one of the modules that were named defines it, or a module of such a package.
-    retry: the text of its policy; "null": its tasks have none; None: nothing is said.
+    is_own: one of the named modules, or a module of such a package, defines it.
+    retry: the text of its policy; "null": no retries; None: not set.
     """
 
     queues: Sequence[str]
@@ -42,7 +42,7 @@ class Registered(NamedTuple):
     limits: dict[str, int | float]
 
     def get_retry(self) -> Retry | Literal[False] | None:
-        """Return the policy; False: its tasks have none; None: nothing is said."""
+        """Return the policy; False: no retries; None: not set."""
         return None if self.retry is None else Retry.parse(self.retry) or False
 
 
@@ -59,7 +59,7 @@ def check_program(name: HandlerName) -> str | None:
 def find(
     name: HandlerName, redis_url: str | None, before: Callable[[], object] = lambda: None
 ) -> Registered | None:
-    """Import a callable in a child, and return it if it has registered itself; else None.
+    """Import a callable in a child; return it if it comes from `blueque.handler`, else None.
 
     redis_url: what tasks get. before: called in the child first. Raises InvalidInput: it cannot be
         a handler.
@@ -85,7 +85,7 @@ def find(
 
 
 def check_select(name: str, queues: Sequence[str], redis_url: str | None) -> str | None:
-    """Return why this cannot choose among the queues, or None: it is imported and called in a child."""
+    """Return why this cannot choose among the queues, or None. A child imports and calls it."""
 
     def look() -> None:
         if reason := own_select.refusal(name, queues):
@@ -101,11 +101,11 @@ def check_select(name: str, queues: Sequence[str], redis_url: str | None) -> str
 def discover(
     modules: Sequence[str], redis_url: str | None, before: Callable[[], object] = lambda: None
 ) -> dict[str, Registered]:
-    """Import the modules in a child, and return the handlers that have registered themselves, by
-    queue, in the order of their definition.
+    """Import the modules in a child and return their registered handlers by queue, in the order of
+    definition.
 
     before: called in the child first. Raises InvalidInput: a module cannot be imported, a handler
-        cannot be one, or there are two for a queue.
+        is unusable, or there are two for a queue.
     """
 
     def look() -> list[Registered]:
@@ -126,7 +126,7 @@ def discover(
 def check_hooks(
     name: str, redis_url: str | None, before: Callable[[], object] = lambda: None
 ) -> None:
-    """Import a class of hooks in a child and make an object of it.
+    """Import a class of hooks in a child and create an object of it.
 
     before: called in the child first. Raises InvalidInput: the class cannot be used.
     """
@@ -209,7 +209,7 @@ def _refuse(what: str, error: BaseException) -> NoReturn:
 
 
 def _import_own() -> None:
-    """Import the standard modules that the checks need, before modules of the user's can hide them."""
+    """Import the standard modules that the checks need, before user modules can hide them."""
     own = os.getcwd()
     kept, sys.path[:] = sys.path[:], [path for path in sys.path if path != own]
     import inspect  # noqa: F401
@@ -218,9 +218,9 @@ def _import_own() -> None:
 
 
 def _in_child(redis_url: str | None, look: Callable[[], Any], what: str) -> Any:
-    """Return what `look` returns in a child, as JSON has it. Raises InvalidInput as it does.
+    """Return what `look` returns in a child, as JSON. Raises InvalidInput as it does.
 
-    what: what it imports, for the case that the child ends before it has said anything.
+    what: what it imports, for the case that the child ends before it reports.
     """
     read, write = os.pipe()
 

@@ -31,10 +31,10 @@ _MOST = 200_000  # bytes of a message
 
 
 class Forked(NamedTuple):
-    """A task process that the keeper has forked, and that waits for its task.
+    """A task process that the keeper has forked and that waits for its task.
 
-    pid: 0: there is none. error: the number of the error that is the reason.
-    pidfd: a descriptor of it, and handshake: our end of its handshake; both are the caller's.
+    pid: 0: there is none, and `error` is the number of the error.
+    pidfd: a descriptor of it, and handshake: our end of its handshake; both belong to the caller.
     prepared: the queue whose handler it imports.
     """
 
@@ -83,7 +83,7 @@ class Keeper:
 
     @property
     def is_dying(self) -> bool:
-        """Whether one that was killed a moment ago has not ended yet."""
+        """Whether a killed keeper has not ended yet."""
         return any(time.monotonic() < until for until in self._dying.values())
 
     @property
@@ -92,11 +92,11 @@ class Keeper:
 
     @property
     def cannot_start(self) -> bool:
-        """Whether several starts in a row have come to nothing: the interpreter may be gone."""
+        """Whether several starts in a row have failed: the interpreter may be gone."""
         return self._failures >= FAILURES
 
     def start(self, is_patient: bool = False) -> None:
-        """Start one if there is none, unless one has been started a short time ago.
+        """Start a keeper if there is none, unless one was started a short time ago.
 
         is_patient: its start may take any time.
         """
@@ -122,9 +122,9 @@ class Keeper:
         self.until = float("inf") if is_patient else now + START
 
     def ask(self, prepared: str | None) -> bool:
-        """Ask for a task process. False: there is no keeper, or it is just starting, or has been asked.
+        """Ask for a task process. False: there is no keeper, or it is starting, or has been asked.
 
-        prepared: the queue whose handler it is to import. Raises OSError: no more files may be open.
+        prepared: the queue whose handler it imports. Raises OSError: too many files are open.
         """
         if not self.is_there or self.is_starting or self.is_asked:
             return False
@@ -142,7 +142,7 @@ class Keeper:
         return True
 
     def hear(self) -> Iterator[Forked | Ended]:
-        """Yield what it has told us."""
+        """Yield its messages."""
         while self.is_there and process.is_ready(self._end):
             try:
                 message, files = unix_sockets.receive(self._end, _MOST, 1)
@@ -164,13 +164,13 @@ class Keeper:
                 self._note_ready(*rest)
 
     def note_late(self) -> None:
-        """Give up a keeper that does not come to an answer: it may have been stopped, or hang."""
+        """Give up a keeper that does not answer in time: it may have been stopped, or hang."""
         if time.monotonic() >= self.until:
             what = "started" if self.is_starting else "answered"
             self._lose(f"has not {what} in time")
 
     def note_end(self, pid: int, code: int) -> None:
-        """Take notice that a keeper has ended and was reaped. code: see `process.describe`."""
+        """Record that a keeper has ended and was reaped. code: see `process.describe`."""
         self.pids.discard(pid)
         self._dying.pop(pid, None)
         if pid == self.pid:
@@ -178,12 +178,12 @@ class Keeper:
             self._lose(f"has ended ({process.describe(code)})", pid)
 
     def has_been_lost(self) -> bool:
-        """Tell, once, whether one has ended or was given up."""
+        """Return, once, whether a keeper has ended or was given up."""
         was_lost, self._was_lost = self._was_lost, False
         return was_lost
 
     def kill(self) -> None:
-        """End one that has no task, and wait for that, but not for long."""
+        """End a keeper that has no task, and wait a short time for that."""
         if self.pid is None:
             return
         pidfd = os.pidfd_open(self.pid)
@@ -194,7 +194,7 @@ class Keeper:
         os.close(pidfd)
 
     def let_go(self) -> None:
-        """Close our end: it ends what has not begun, and then itself when the last task has ended."""
+        """Close our end: the keeper ends what has not begun, then itself when the last task has ended."""
         if self._asked is not None:
             os.close(self._asked[1])
         if self.is_there:

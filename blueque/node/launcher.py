@@ -101,9 +101,10 @@ class Launcher:
         return None
 
     def _prepare(self, task: Task) -> Prepared:
-        """Make the spool directory and have a process wait; try again while the disk or the process
-        table is full. Raises OrderCame, NoProcess; PayloadRefused, if what the task is to be given needs
-        a key that we do not have.
+        """Create the spool directory and have a process wait; retry while the disk or the process
+        table is full.
+
+        Raises OrderCame, NoProcess; PayloadRefused if the task needs a key that we do not have.
         """
         context, queue = self._context, task.queue or ""
         reserver = context.listener.reserver
@@ -120,7 +121,7 @@ class Launcher:
 
     @property
     def _devices(self) -> str:
-        """What the task has been given that is numbered, as text."""
+        """The numbered resources of the task, as text."""
         return self._claim.devices() if self._claim is not None and self._claim.numbers else ""
 
     def _start(self, prepared: Prepared) -> AttemptWatch:
@@ -153,9 +154,7 @@ class Launcher:
         return watch
 
     def _kill(self, taken: TaskProcess) -> None:
-        """End a task process that will not begin: an import may go on for ever, and it holds
-        nothing.
-        """
+        """End a task process that will not begin: an import may never end, and it holds nothing."""
         taken.kill()
         while not taken.has_ended():
             self._waiting.wait(STEP, [taken.pidfd])
@@ -190,7 +189,7 @@ class Launcher:
     ) -> tuple[Task, Attempt, TaskProcess]:
         """Return the task, the open attempt, and the process for it.
 
-        kept: where it is to go on, if that may be. given: the results that it is given, as JSON.
+        kept: the checkpoint to continue from. given: the results that it gets, as JSON.
         Raises OrderCame, NoProcess, NotOwner.
         """
         attempt: Attempt | None = None
@@ -218,7 +217,7 @@ class Launcher:
     def _fill(
         self, task: Task, attempt: Attempt, kept: dict[str, str] | None, given: str | None
     ) -> None:
-        """Put into the directory of the attempt what the task is to find there. Raises OSError."""
+        """Put into the directory of the attempt what the task must find there. Raises OSError."""
         context = self._context
         if kept is not None:
             limit = context.client.max_bytes
@@ -229,8 +228,9 @@ class Launcher:
             attempt.make_cwd()
 
     def _hold(self, task: Task, error: OSError, has_process: bool) -> None:
-        """Wait before the next try to run a task. Raises OrderCame; NoProcess, if it has none and the
-        next try is likely to fail, too.
+        """Wait before the next try to run a task.
+
+        Raises OrderCame; NoProcess, if it has none and the next try is likely to fail, too.
         """
         if not self._is_at_work():
             raise OrderCame from error
@@ -252,7 +252,7 @@ class Launcher:
         time_limit: float | None,
         may_rest: bool,
     ) -> None:
-        """Have the process get ready for the attempt, and hold what was set aside for it, while we
+        """Have the process prepare for the attempt, and hold what was reserved for it, while we
         record the start.
         """
         claim, pool = self._claim, self._context.pool
@@ -270,8 +270,9 @@ class Launcher:
             pass
 
     def _inputs_of(self, task: Task) -> str | None:
-        """Return the results that the task is given, as JSON. None: it wants none, or they are not
-        all there. Raises OrderCame; PayloadRefused: we lack the key of one.
+        """Return the results that the task gets, as JSON. None: it wants none, or some are missing.
+
+        Raises OrderCame; PayloadRefused: we do not have the key of one.
         """
         if task.inputs is None:
             return None

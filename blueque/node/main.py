@@ -1,8 +1,8 @@
 """The program that `blueque-listener` runs by exec after it has read its arguments.
 
 The exec drops the modules that only the command line needs, so each fork copies less memory. The
-master, its listeners and their task processes run this program. The `Choices` lie in memory; an
-environment variable holds the number of their descriptor.
+master, its listeners and their task processes run this program. The `Choices` are a file in memory;
+an environment variable has the number of its descriptor.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def _say_what(choices: Choices) -> None:
-    """Log what the master was asked to do."""
+    """Log the arguments and settings of the master."""
     slots = choices.settings["slots"]
     log.info(
         "blueque-listener %s: %s, %s, %d slot%s, %s (%s), spool %s, %shost %s, pid %d",
@@ -118,9 +118,9 @@ def _master(choices: Choices, package: int, notifier: Notifier, kept: Kept | Non
 
 
 def _replace_program(choices: Choices, notifier: Notifier, check: Check, kept: Kept) -> None:
-    """Become the master that the checked configuration asks for; return only if that fails.
+    """Become a master with the checked configuration; return only if that fails.
 
-    Spool and resources stay: attempts that run have their files and their units there.
+    Spool and resources stay the same, because running attempts have their files and units there.
     """
     checked = check.read()
     check.forget()
@@ -161,9 +161,9 @@ def check(choices: Choices) -> str | None:
 
 
 def _orders(choices: Choices, package: int) -> keeper.Orders:
-    """Return the orders for the keeper of a slot, but for what only the slot knows.
+    """Return the orders for the keeper of a slot, without what only the slot knows.
 
-    A slot that made them itself would touch, and so copy, each page that has a name of a module.
+    If a slot made them itself, it would touch, and so copy, each page that has a name of a module.
     """
     return keeper.Orders(
         list(choices.job),
@@ -179,8 +179,9 @@ def _orders(choices: Choices, package: int) -> keeper.Orders:
 
 
 def _warm_up(choices: Choices) -> int:
-    """Do once what every task process would do again, without running a line of the user's. Return
-    the descriptor of a copy of the package, in which all that we fork finds what it imports late.
+    """Do once what every task process would repeat, without running user code.
+
+    Return the descriptor of a copy of the package, for late imports in everything that we fork.
     Raises OSError.
     """
     package = package_copy.make()

@@ -1,8 +1,8 @@
-"""Maintenance: what a listener does for its queues besides beating: put due tasks in line, tell
-tasks of the ends for which they wait, make the tasks of schedules, end tasks that have not started
-in time, delete old ones.
+"""Maintenance: what a listener does for its queues besides beating.
 
-Schedulers do the same, and log an outage of Redis; what fails is only put off.
+It puts due tasks in line, tells tasks of the ends that they wait for, makes the tasks of schedules,
+ends tasks that have not started in time, and deletes old ones. Schedulers do the same, and log an
+outage of Redis; what fails here is only postponed.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Maintenance:
         self._plan_pruning()
 
     def end(self) -> None:
-        """Plan nothing any more."""
+        """Plan nothing more."""
         self._at = dict.fromkeys(self._acts, NEVER)
 
     def do_due(self, horizon: float, nothing_scheduled: bool) -> None:
-        """Do what is due until then, on the monotonic clock.
+        """Do what is due until `horizon`, on the monotonic clock.
 
         nothing_scheduled: a moment ago no task was scheduled.
         """
@@ -82,27 +82,27 @@ class Maintenance:
                 self._do(name)
 
     def settle(self, task: str) -> None:
-        """Tell the tasks that wait for a task of ours how it has ended."""
+        """Tell the tasks that wait for a task of ours how it ended."""
         self._dependents.note([task])
         if self._dependents.has_work:  # else the task is left alone
             self._do("settle")
 
     def note_member(self) -> None:
-        """Note that a task of ours has ended that belongs to a group."""
+        """Record that a task of ours has ended that belongs to a group."""
         self._has_ended_member = True
         self._at["settle"] = min(self._at["settle"], time.monotonic() + MEMBERS_TOGETHER)
 
     def has_unsettled(self) -> bool:
-        """Return whether the tasks that wait for a task of ours may not have been told."""
+        """Return whether tasks that wait for a task of ours may not have been told of its end."""
         return self._dependents.has_work or self._has_ended_member
 
     def take_retention(self) -> None:
-        """Delete finished tasks by the settings that hold now."""
+        """Delete finished tasks by the present settings from now on."""
         self._retention.serve(self._defaults.retention(self._queues))
         self._plan_pruning()
 
     def _plan_pruning(self) -> None:
-        """Plan it, unless it is planned; not at once, there is other work."""
+        """Plan the pruning, unless it is planned; not at once, because there is other work."""
         if self._retention.is_asked_for and self._at["prune"] == NEVER:
             self._at["prune"] = time.monotonic() + self._rest(False)
 
@@ -116,13 +116,11 @@ class Maintenance:
         self._at[name] = time.monotonic() + rest
 
     def _rest(self, is_used: bool) -> float:
-        """Return the seconds to the next beat, or to a later one for what our queues do not use."""
+        """Return the seconds to the next beat; later for what our queues do not use."""
         return (1 if is_used else BEATS_TO_A_LOOK) * self._defaults.timing.beat
 
     def _enqueue_due(self) -> float:
-        """Put due tasks of our own queues in line, at most a hundred of each queue: there may be a
-        million, and we have other duties.
-        """
+        """Put due tasks of our own queues in line, at most a hundred of each at a time."""
         queues, now = self._queues, clock_of(self._client.connections)
         if len(queues) > 1:  # a single one need not be asked beforehand
             with suppress(RedisRefused):  # one key is wrong, perhaps: try each
@@ -137,8 +135,9 @@ class Maintenance:
         return rest
 
     def _settle(self) -> float:
-        """Tell a hundred of the tasks that wait for a task how it has ended. If we know of none,
-        look for tasks of others first.
+        """Tell a hundred of the tasks that wait for a task how it ended.
+
+        If we know of none, look for tasks of others first.
         """
         is_to_look = not self._dependents.has_work
         may_be_more = is_to_look and self._dependents.look()
@@ -149,7 +148,7 @@ class Maintenance:
         return 0.0 if is_more or self._has_ended_member else self._rest(self._has_blocked)
 
     def _recheck(self) -> float:
-        """Compare blocked tasks of our queues with the tasks for which they wait."""
+        """Compare blocked tasks of our queues with the tasks that they wait for."""
         had_blocked, self._has_blocked = (self._has_blocked, self._dependents.recheck(self._queues))
         if self._has_blocked and not had_blocked:
             self._at["settle"] = time.monotonic()

@@ -27,10 +27,10 @@ _READY_AFTER = 10.0  # seconds in which listeners register, or Redis is not ther
 
 
 class Options(NamedTuple):
-    """What a master was asked to do.
+    """The options of a master.
 
     on_term: leave, drain or stop.
-    max_runtime: seconds after which it does what it does at SIGTERM.
+    max_runtime: seconds after which it acts as at SIGTERM.
     """
 
     slots: int
@@ -76,7 +76,7 @@ class Master:
         self._is_ready, self._ready_at = False, time.monotonic() + _READY_AFTER
 
     def run(self) -> int:
-        """Run until all slots have exited, or go on without us; return the exit status."""
+        """Run until all slots have exited, or continue without us; return the exit status."""
         self._open()
         while not self._slots.are_over or self._order is None:
             if self._order is not None and self._is_leaving:
@@ -106,7 +106,7 @@ class Master:
         return self._status
 
     def _open(self) -> None:
-        """Begin to hear signals, those too that came while this program replaced another."""
+        """Begin to receive signals, including those that came while this program replaced another."""
         process.become_subreaper()
         self._signals = signals.Signals(_SIGNALS)
         signals.show_stacks_on(signal.SIGUSR1)
@@ -135,11 +135,10 @@ class Master:
             self._notify(self._notifier)
 
     def _notify(self, notifier: Notifier) -> None:
-        """Tell systemd how many tasks run, and that we are ready once all listeners have registered
-        for the first time.
+        """Tell systemd how many tasks run, and that we are ready once all listeners have
+        registered.
 
-        We are, too, when Redis is long in coming: what is started after us is not to wait for it as
-        well.
+        We also become ready when Redis takes long, so that later services do not wait for it.
         """
         running, new = self._slots.count_shown()
         self._is_ready = self._is_ready or not new or time.monotonic() >= self._ready_at
@@ -154,7 +153,7 @@ class Master:
             )
 
     def _fork_chore(self) -> None:
-        """Do the chore in a child: it may take long, and we must hear orders."""
+        """Do the chore in a child: it may take long, and we must receive orders."""
         try:
             process.fork(functools.partial(self._do_chore, os.getpid()))
         except OSError as error:
@@ -172,7 +171,7 @@ class Master:
         return 0
 
     def _leave_in_child(self) -> None:
-        """In a forked child: let go of what is the master's."""
+        """In a forked child: close what belongs to the master."""
         self._signals.after_fork_in_child()
         if self._reload is not None:
             self._reload.check.forget()
@@ -252,8 +251,8 @@ class Master:
             self._reload.check.cancel()
 
     def _become_new_program(self, reload: Reload) -> None:
-        """Replace this program, unless a signal that has just come is against it. Those that come
-        from now on wait for the new one.
+        """Replace this program, unless a signal that has just come prevents it. Later signals wait
+        for the new one.
 
         Its listeners lose their lifeline with that, and leave after their tasks.
         """
@@ -272,7 +271,7 @@ class Master:
     # Ends of children
 
     def _reap(self) -> None:
-        """Reap children that have ended, and see to replacements."""
+        """Reap children that have ended, and replace them."""
         ended: list[tuple[int, float, int]] = []
         is_checked = False
         for pid in process.ended_children():

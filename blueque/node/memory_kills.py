@@ -1,4 +1,4 @@
-"""MemoryKills: whether the kernel has killed processes for want of memory."""
+"""MemoryKills: whether the kernel has killed processes because memory ran out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from blueque.system import cgroup, process
 
 
 class MemoryKills:
-    """Compares what the kernel counts with what it counted one or two beats ago.
+    """Compares the kernel's count of kills with that of one or two beats ago.
 
-    It counts for the cgroup of this process. Only if that cannot be read, all kills of this machine
+    The count is that of the cgroup of this process. If it cannot be read, all kills of this machine
     count, also those of other containers.
     """
 
@@ -17,7 +17,7 @@ class MemoryKills:
         self._last = 0
 
     def note(self) -> None:
-        """Take notice of what is counted now. Call it at each beat."""
+        """Read the present count. Call it at each beat."""
         # The end of a task comes a moment after the kill, and a beat may come in between.
         now = _count()
         self._before = now if self._before is None else self._last

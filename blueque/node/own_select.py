@@ -1,4 +1,4 @@
-"""A selector of the user, `--select MODULE:CALLABLE`: the only code of theirs that runs in a listener."""
+"""A selector of the user, `--select MODULE:CALLABLE`: the only user code that runs in a listener."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ log = logging.getLogger("blueque")
 
 
 class OwnSelect:
-    """Calls a selector, and takes from the first queue with work where that fails.
+    """Calls a selector; if it fails, takes from the first queue with work.
 
-    name: of the selector, for the log, which has the begin and the end of such a time.
+    name: of the selector. The log shows when it begins to fail and when that ends.
     """
 
     def __init__(self, name: str, select: Select) -> None:
@@ -47,7 +47,7 @@ class OwnSelect:
 
 
 def load(name: str) -> OwnSelect:
-    """Import a selector. Raises InvalidInput, whatever its import raises."""
+    """Import a selector. Raises InvalidInput, and whatever its import raises."""
     try:
         with dropping_prints():
             return OwnSelect(
@@ -58,7 +58,7 @@ def load(name: str) -> OwnSelect:
 
 
 def refusal(name: str, queues: Sequence[str]) -> str | None:
-    """Return why this cannot choose among the queues, or None. To be called in a child, see
+    """Return why this cannot choose among the queues, or None. Call it in a child, see
     handler_check.py.
     """
     try:

@@ -1,4 +1,4 @@
-"""Why a master could not do what `blueque-listener` was asked to do."""
+"""Why a master could not do what the arguments of `blueque-listener` ask for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blueque.spool.spool import Spool
 def refusal_of(choices: Choices, is_first: bool = True) -> str | None:
     """Return why the handlers cannot run, or the node cannot serve them; None: they can.
 
-    is_first: no listeners run already, which may say other amounts of resources until they leave.
+    is_first: no listeners run yet that could publish other amounts of resources until they leave.
     """
     if (refusal := check_work(choices)) is not None:
         return refusal
@@ -29,8 +29,9 @@ def refusal_of(choices: Choices, is_first: bool = True) -> str | None:
 
 
 def check_work(choices: Choices) -> str | None:
-    """Return why the work cannot be done, in a sentence, or None. Callables are not looked at:
-    `blueque-listener` has imported each of them in a child.
+    """Return why the work cannot be done, in a sentence, or None.
+
+    Callables are not checked: `blueque-listener` has imported each of them in a child.
     """
     if is_own_select(choices.select):
         url = choices.job.redis_url

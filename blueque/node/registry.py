@@ -1,8 +1,8 @@
-"""Registry: which listeners work beside a spool, and for which master: `[spool]/listeners/[pid]`.
+"""Registry: which listeners share a spool, and for which master: `[spool]/listeners/[pid]`.
 
 A master may exit while a listener still runs a task. That listener counts as one of the slots of
 the next master, which reads the registry and does not ask Redis. The health check of a container
-reads it, too: `python -m blueque.node.registry` exits with 0 if listeners are alive beside
+reads it, too: `python -m blueque.node.registry` exits with 0 if listeners are alive in
 BLUEQUE_SPOOL and Redis has accepted a beat of each within BLUEQUE_LEASE.
 """
 
@@ -26,15 +26,16 @@ log = logging.getLogger("blueque")
 
 
 class Registry:
-    """The listeners beside one spool."""
+    """The listeners that share one spool."""
 
     def __init__(self, spool: str) -> None:
         self._directory = f"{os.path.abspath(spool)}/listeners"
         self._entry = b""  # of this process, once it has joined
 
     def join(self, queues: Sequence[str], master: int) -> None:
-        """Note that this process is a listener of these queues. If the disk is full, say so: it would
-        not be counted as a slot, should it be left behind.
+        """Record that this process is a listener of these queues.
+
+        If the disk is full, log that: without an entry, it would not count as a slot if left behind.
         """
         entry = {
             "queues": list(queues),
@@ -55,7 +56,7 @@ class Registry:
         os.rename(f"{path}.new", path)
 
     def sign(self) -> None:
-        """Note that Redis has just taken our beat."""
+        """Record that Redis has just accepted our beat."""
         with contextlib.suppress(OSError):
             try:
                 os.utime(f"{self._directory}/{os.getpid()}")
@@ -65,7 +66,7 @@ class Registry:
                     self._write()
 
     def signs(self) -> list[float]:
-        """Return for how many seconds each listener that lives has not beaten."""
+        """Return for how many seconds each live listener has not beaten."""
         ages = []
         for pid in self._entries():
             with contextlib.suppress(OSError):  # it has left meanwhile
@@ -76,19 +77,17 @@ class Registry:
         remove(f"{self._directory}/{os.getpid()}")
 
     def alive(self) -> set[int]:
-        """Return the pids of all listeners that live."""
+        """Return the pids of all live listeners."""
         return set(self._entries())
 
     def queues(self) -> set[str]:
-        """Return the queues of all listeners that live."""
+        """Return the queues of all live listeners."""
         return {
             str(queue) for entry in self._entries().values() for queue in entry.get("queues", [])
         }
 
     def left_behind(self, queues: Sequence[str]) -> set[int]:
-        """Return the pids of the listeners of any of these queues that live and whose master is
-        gone.
-        """
+        """Return the pids of live listeners of any of these queues whose master is gone."""
         found: set[int] = set()
         for pid, entry in self._entries().items():
             master = {**_texts(entry), "pid_start": str(entry.get("master_start", ""))}
@@ -101,7 +100,7 @@ class Registry:
         return found
 
     def _entries(self) -> dict[int, dict[str, Any]]:
-        """Return what is written of those that live; tidy away the others."""
+        """Return the entries of live listeners; remove the others."""
         found: dict[int, dict[str, Any]] = {}
         try:
             names = os.listdir(self._directory)
@@ -135,7 +134,7 @@ def _read(path: str) -> dict[str, Any] | None:
 
 
 def main() -> int:
-    """Print how the listeners beside the spool are; return the exit status of a check."""
+    """Print the state of the listeners of the spool; return the exit status of a check."""
     lease, signs = units.timing(None, None, None).lease, Registry(units.spool()).signs()
     silent = sum(age > lease for age in signs)
     print(

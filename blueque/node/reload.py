@@ -3,9 +3,9 @@
 A child checks the arguments, blueque.toml and the handlers. If it finds no mistake, the program
 replaces itself by exec and keeps its pid. Otherwise nothing changes.
 
-The listeners of a master that does so lose their lifeline and leave, those with a task when it has
-ended. They stay children of this process, and the new program gets their pids: each keeps its slot
-until then.
+The listeners of such a master lose their lifeline and leave, those with a task when it has ended.
+They stay children of this process, and the new program gets their pids: each keeps its slot until
+it leaves.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Check:
     """Runs a program in a child that only checks whether it could start.
 
     arguments: of the program.
-    environment: variables of the child besides ours. They may hold a password, so the child reads
-        them from memory that no list of processes shows.
+    environment: variables of the child in addition to ours. They may hold a password, so the child
+        reads them from memory that no list of processes shows.
     """
 
     def __init__(self, arguments: list[str], environment: Mapping[str, str] | None = None) -> None:
@@ -48,8 +48,9 @@ class Check:
         self._is_cancelled = False
 
     def begin(self) -> None:
-        """Fork the child. If there is one already, end it first, as it may have read the file before
-        the last change, or wait for ever in an import; `end` then forks another.
+        """Fork the child. End an earlier one first, and `end` then forks another.
+
+        The earlier one may have read the file before the last change, or never end an import.
         """
         if self.pid is not None:
             log.warning("ending the check that is still running, to begin a new one")
@@ -65,7 +66,7 @@ class Check:
             log.error("cannot check: %s; everything stays as it is", error.strerror)
 
     def cancel(self) -> None:
-        """End the child, if there is one, and fork no other: this program leaves."""
+        """End the child, if there is one, and fork no other, because this program leaves."""
         if self.pid is not None:
             self._is_cancelled = True
             self._kill(self.pid)
@@ -77,7 +78,7 @@ class Check:
             self.answer = -1
 
     def read(self) -> dict[str, Any] | None:
-        """Return the choices that the child has written; None: it has written none, or not all.
+        """Return the choices that the child has written; None: it has not written all of them.
 
         A handler's module may end the child with status 0 before it has written them.
         """
@@ -115,8 +116,8 @@ class Check:
         return False
 
     def _kill(self, pid: int) -> None:
-        """Kill the child and what it has started. It is not waited for: a process that waits for a
-        disk ends later.
+        """Kill the child and what it has started, without waiting: a process that waits for a disk
+        ends later.
         """
         Tree(pid).signal(signal.SIGKILL)
 
@@ -137,7 +138,7 @@ class Check:
 
 
 class Kept(NamedTuple):
-    """What a master keeps of the program that it has replaced.
+    """What a master keeps from the program that it has replaced.
 
     started: when the first one under this pid started, on the monotonic clock. pause: the cause, as
         in `Pause.by`.
@@ -155,7 +156,7 @@ class Kept(NamedTuple):
 
     @classmethod
     def take(cls) -> Kept | None:
-        """Return what the environment has, and remove it there; None: this is the first program."""
+        """Return what is kept in the environment, and remove it there; None: this is the first program."""
         text = os.environ.pop(KEPT, None)
         return None if text is None else cls(*json.loads(text))
 
@@ -197,8 +198,9 @@ def replace_program(
 
 
 def note_directory() -> None:
-    """Have PWD name the directory in which this program was started, as a shell called it. SIGHUP
-    enters what has that name then: a release may be a symbolic link.
+    """Set PWD to the directory in which this program was started, as a shell called it.
+
+    SIGHUP enters the directory that has this name then: a release may be a symbolic link.
     """
     here, name = os.getcwd(), os.environ.get("PWD", "")
     if not (os.path.isabs(name) and os.path.realpath(name) == here):

@@ -1,8 +1,8 @@
 """Reporter: sends to Redis about once a second what a running task reports: progress, notes,
 output, checkpoint.
 
-If an attempt has not completed its task, its end is recorded only after its checkpoint is sent.
-Progress and output that Redis does not take stay in the spool.
+If an attempt has not completed its task, its checkpoint is sent before its end is recorded.
+Progress and output that Redis does not accept stay in the spool.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COUNT = re.compile(rf"(?:^|: +)({_NUMBER}) ?([A-Za-z]*) \[\d\d[\d:]*, ")
 class Reporter:
     """Reports one attempt.
 
-    client: with a connection of its own: that of the listener may be waiting for something.
+    client: with its own connection, because that of the listener may be waiting.
     """
 
     def __init__(self, client: Client, attempt: Attempt, log_limit: int = LOG_LIMIT) -> None:
@@ -63,7 +63,7 @@ class Reporter:
         self.next_step = time.monotonic() + PACE  # a short task costs nothing more
 
     def step(self, task: Task) -> object:
-        """Read and send what is new, if that is due. Return something that changes when a progress
+        """Read and send what is new, if that is due. Return a value that changes when a progress
         bar moves.
         """
         if time.monotonic() >= self.next_step:
@@ -72,7 +72,7 @@ class Reporter:
         return self._signs
 
     def finish(self, task: Task, last_words: str = "") -> None:
-        """Send the rest of an attempt that has ended, if Redis takes it now; if not, call again.
+        """Send the rest of an ended attempt, if Redis accepts it now; if not, call again.
 
         last_words: a line of ours, after what the task has printed.
         """
@@ -83,10 +83,10 @@ class Reporter:
             self._read_and_send(task, is_over=True)
 
     def hand_over(self, processor: Processor) -> None:
-        """Send the checkpoint for the next attempt. Raises RedisAway and the like; then call it
-        again before the end of this attempt is recorded.
+        """Send the checkpoint for the next attempt.
 
         processor: its connection waits longer than that of the other reports.
+        Raises RedisAway and the like; then call it again before the end of this attempt is recorded.
         """
         try:
             self._get_checkpoint().finish(processor)
@@ -181,7 +181,7 @@ class Reporter:
 
 
 def progress_of(bar: str) -> str:
-    """Return the progress that a progress bar shows; empty: the text is not a bar."""
+    """Return the progress in a progress bar; empty: the text is not a bar."""
     row = bar.lstrip()
     if (share := _SHARE.search(row)) is not None and (
         numbers := _OF_ALL.search(row, share.end())

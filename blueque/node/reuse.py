@@ -21,25 +21,25 @@ MEMORY_LEFT = 0.5  # part of the memory limit that the next task must find free
 
 
 class Reuse(NamedTuple):
-    """How many tasks a process may take, and for how many seconds after it has begun the first."""
+    """How many tasks a process may take, and for how many seconds after its first task has begun."""
 
     tasks: float = 1
     seconds: float = NEVER
 
     @classmethod
     def of(cls, tasks: int | None, seconds: float | None) -> Reuse:
-        """Return what is meant. None: it is not said; for a time alone, any number of tasks."""
+        """Return the limits. None: not set; with a time alone, any number of tasks."""
         if tasks is None:
             return cls() if seconds is None else cls(NEVER, seconds)
         return cls(tasks, NEVER if seconds is None else seconds)
 
 
 class Past(NamedTuple):
-    """What a process has done that takes one task after the other.
+    """The past of a process that takes several tasks, one after another.
 
-    tasks: how many it has ended. until: when it takes no other, on the monotonic clock.
-    devices: what its tasks were given that is numbered. A library keeps to the devices that it has
-        found when it was loaded.
+    tasks: how many it has ended. until: when it takes no more, on the monotonic clock.
+    devices: the numbered resources of its tasks: a library keeps the devices that it found when it
+        was loaded.
     cpu_seconds: of all its tasks. memory, descriptors: after its first task. resident: bytes of
         memory after its last one.
     """
@@ -53,15 +53,15 @@ class Past(NamedTuple):
     resident: int
 
     def leaves_enough_of(self, memory_limit: int | None) -> bool:
-        """Return whether another task with this limit finds enough of it free."""
+        """Return whether another task with this limit has enough of it free."""
         return not _is_too_much(self.resident, memory_limit)
 
 
 class TaskProcess(NamedTuple):
     """A process that waits for a task. pidfd: a descriptor of it. handshake: our end of it.
 
-    identity: as `process.identity` tells. prepared: the queue whose handler it has imported, if it
-        has. past: of one that has run tasks.
+    identity: see `process.identity`. prepared: the queue whose handler it has imported, if any.
+    past: of one that has run tasks.
     """
 
     pid: int
@@ -75,7 +75,7 @@ class TaskProcess(NamedTuple):
         return process.is_ready(self.pidfd)
 
     def kill(self) -> None:
-        """Kill it and what it has started; nothing, if it has ended: its pid may be another's."""
+        """Kill it and what it has started, unless it has ended: its pid may be another's."""
         if not self.has_ended():
             process.signal_group(self.pid, signal.SIGKILL)
 
@@ -97,7 +97,7 @@ class Reusable:
         self.rest: Rest | None = None  # what it says now that its task has ended
 
     def hear(self, path: str) -> bool:
-        """Return whether the process waits for another task, now that something has come from it.
+        """Return whether the process waits for another task, after a message from it.
 
         path: of the attempt that it runs.
         """

@@ -1,8 +1,8 @@
-"""Slot: one listener at work. It adopts or reserves a task, starts it, watches it until it has
-ended, and begins again.
+"""Slot: one listener at work. It adopts or reserves a task, starts it, watches it to its end, and
+    begins again.
 
-It runs no user code. It waits only in node/waiting.py, so it always notices a signal, the time of
-its next beat and the end of its task. node/supervisor.py has what it does while an attempt runs.
+It runs no user code. It waits only in node/waiting.py, so it always notices a signal, its next beat
+and the end of its task. node/supervisor.py is used while an attempt runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PreloadRefused(Exception):
 
 
 class Slot:
-    """One listener, of one queue or several, with its task."""
+    """One listener of one or more queues, with its task."""
 
     def __init__(self, context: NodeContext, work: Work) -> None:
         self._context = context
@@ -71,8 +71,7 @@ class Slot:
     def run(self) -> bool:
         """Work until an order to leave. Return whether the order came from Redis.
 
-        Raises at the start: SpoolRefused; PreloadRefused; RedisRefused, if it would not help to try
-        again.
+        Raises at the start: SpoolRefused; PreloadRefused; RedisRefused, if a retry would not help.
         """
         self._spool.open()
         if self._pool is not None:
@@ -133,7 +132,7 @@ class Slot:
                 self._master.show(READY)
 
     def _adopt(self) -> bool:
-        """Take over one attempt that no listener watches, if there is one, and see it to its end."""
+        """Take over one attempt that no listener watches, if there is one, and watch it to its end."""
         retry, adoption = self._waiting.retry_registered, self._adoption
         unwatched, orphans = self._duties.take_unwatched(), self._duties.take_orphans()
         retry(lambda: adoption.put_back(unwatched))
@@ -187,7 +186,7 @@ class Slot:
         return None
 
     def _is_prevented(self) -> bool:
-        """Return whether we may take nothing, for want of room or for a pause; wait if that is so."""
+        """Return whether we may take no task, for lack of room or because of a pause; wait if so."""
         want = self._spool.want_of_room()
         if want is not None and not self._room.is_on:
             want = make_room(self._spool)
@@ -214,7 +213,7 @@ class Slot:
         return False
 
     def _has_directory(self) -> bool:
-        """Return whether the directory is still there that a SIGHUP of our master enters again: the
+        """Return whether the directory that a SIGHUP of our master enters again still exists: the
         handlers may be in it.
         """
         try:
@@ -263,13 +262,13 @@ class Slot:
             self._waiting.wait(left)  # the ends of children cut it short
 
     def _give_back(self, task: Task) -> None:
-        """Let go of what was set aside for the task."""
+        """Release what was reserved for the task."""
         if self._launcher.let_go():
             self._wake_for_resources(task)
 
     def _wake_for_resources(self, task: Task) -> None:
-        """Wake listeners of all queues of our node, if their next task may wait for the resources that
-        this task had.
+        """Wake listeners of all queues of our node whose next task may wait for the resources of
+        this one.
         """
         needs = parse_needs(task.fields.get("needs", ""))
         if needs is not None and needs.resources:

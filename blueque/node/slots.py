@@ -32,12 +32,12 @@ _MOST_ADOPTERS = 1000
 
 
 class Callbacks(NamedTuple):
-    """What a master calls.
+    """The functions that a master calls.
 
-    chore: done now and then in a child of its own.
-    left_behind: returns the pids of listeners that still run a task although their master has gone;
+    chore: called now and then in a child of its own.
+    left_behind: returns the pids of listeners that still run a task although their master is gone;
         each counts as one of our slots.
-    reap: called for a process that is no listener of ours, when it has ended; see `Spool.reap`.
+    reap: called when a process that is not a listener of ours has ended; see `Spool.reap`.
     on_listener_end: called with the pid of a listener that has ended.
     """
 
@@ -50,8 +50,8 @@ class Callbacks(NamedTuple):
 class Slots:
     """Forks a process that runs `body(master)` for each slot.
 
-    known: what they know of the master, but for what only this object knows.
-    leave_master: called in each of them first, to let go of what is the master's.
+    known: what they know of the master, without what only this object knows.
+    leave_master: called in each of them first, to close what belongs to the master.
     kept: of the program that this one has replaced. Its configuration was checked, so it is not
         hopeless if all listeners fail.
     """
@@ -137,9 +137,7 @@ class Slots:
         return min(self._fork_at, default=float("inf"))
 
     def fill(self, now: float) -> None:
-        """Fork the slots that are due, also those of listeners that a former master had left behind
-        and that have left now.
-        """
+        """Fork the slots that are due, also those of former listeners that have left now."""
         if self._held:
             still = self._held & self._calls.left_behind()
             self._fork_at += [0.0] * len(self._held - still)
@@ -208,9 +206,7 @@ class Slots:
         return born
 
     def replace(self, pid: int, born: float, code: int) -> bool:
-        """Plan another listener in the place of one that has ended, if there should be one. False: it
-        could not work, and no other will.
-        """
+        """Plan another listener to replace one that has ended, if needed. False: it could not work."""
         now = time.monotonic()
         if not born:  # of the program before us
             if self._free >= 1:

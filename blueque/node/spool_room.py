@@ -1,4 +1,4 @@
-"""Room in the spool: what a listener removes for the next attempt before it takes nothing new."""
+"""Room in the spool: what a listener removes for the next attempt before it stops taking tasks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ log = logging.getLogger("blueque")
 
 
 def make_room(spool: Spool) -> str | None:
-    """Remove the files of all attempts whose end Redis knows; return what is still wanting, or None.
+    """Remove the files of all attempts whose end Redis knows; return what is still missing, or None.
 
-    Files that the next attempt may go on from are removed only if nothing else helps.
+    Files that the next attempt may need are removed only if nothing else helps.
     """
     want: str | None = None
     for but_wanted in (True, False):

@@ -113,7 +113,7 @@ class Supervisor:
         return True
 
     def _keep_process(self, watch: AttemptWatch, is_ours: bool) -> None:
-        """Have the process of an attempt whose end is recorded wait for another task."""
+        """Let the process of an attempt whose end is recorded wait for another task."""
         # It could not be closed, and the next one would replace it; or another listener watches its
         # process, and would take the next one for it.
         if watch.attempt.is_open or not is_ours:
@@ -122,7 +122,7 @@ class Supervisor:
             self._processes.take_back(watch.give_process())
 
     def _wait(self, watch: AttemptWatch, reporter: Reporter) -> set[int]:
-        """Wait until something is to be done; return the descriptors of the watch that are ready."""
+        """Wait until there is something to do; return the descriptors of the watch that are ready."""
         until, is_stopping = watch.next_step, self._orders.now is Order.STOP
         if is_stopping or time.monotonic() < self._listen_at:
             until = min(until, reporter.next_step)
@@ -228,9 +228,7 @@ class Supervisor:
         )
 
     def _see_to_unwatched(self, watched: str) -> None:
-        """Report again the ends that Redis has lost; what still runs is watched once our task has
-        ended.
-        """
+        """Report again the ends that Redis has lost; watch what still runs once our task has ended."""
         unwatched = self._duties.take_unwatched()
         if not unwatched:
             return
@@ -248,7 +246,7 @@ class Supervisor:
     def _report_once(self, watch: AttemptWatch) -> None:
         """Report the end of an attempt whose process is gone, while we watch another one.
 
-        Raises what Redis refuses.
+        Raises RedisRefused.
         """
         reporter = Reporter(self._telling, watch.attempt, self._context.defaults.log_limit)
         try:

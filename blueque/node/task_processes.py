@@ -1,8 +1,7 @@
 """TaskProcesses: the processes of one listener that run its tasks.
 
-The keeper of the listener starts with the first task, and forks them, one before its task comes. A
-warm process has also imported the handler. A waiting process exits when the listener closes the
-handshake.
+The keeper of the listener starts with the first task and forks them, one in advance. A warm process
+has also imported the handler. A waiting process exits when the listener closes the handshake.
 
 If queues have different handlers, a warm process takes only tasks of the handler that it has
 imported, because an import may change the process. Another process takes any task.
@@ -40,13 +39,13 @@ Pause: TypeAlias = Callable[[float], object]
 class Work(NamedTuple):
     """What a slot runs.
 
-    orders: for the keeper, but for its end of a socket.
+    orders: for the keeper, without its end of a socket.
     is_warm: whether a process imports the handler before there is a task.
-    is_early: whether one waits before the first task of the slot. A keeper with the process that
-        waits takes as much memory as the slot, so a slot that never has a task has none.
+    is_early: whether one waits before the first task of the slot. A keeper and a waiting process
+        take as much memory as the slot, so a slot that never has a task has none.
     kinds: for each queue, the first queue with the same handler; empty: all have one handler.
     until_empty: leave when there is nothing to reserve.
-    reuse: how many tasks a process takes, by queue; one, for a queue that is not there.
+    reuse: how many tasks a process takes, by queue; a missing queue means one.
     """
 
     orders: keeper.Orders
@@ -99,11 +98,11 @@ class TaskProcesses:
 
     @property
     def has_preloads(self) -> bool:
-        """Whether there are modules to import that all task processes are to have."""
+        """Whether there are modules to import for all task processes."""
         return bool(self._work.orders.preload)
 
     def is_preloading(self) -> bool:
-        """Return whether these modules are still imported."""
+        """Return whether these modules are still being imported."""
         return self.has_preloads and self._keeper.is_starting
 
     @property
@@ -113,8 +112,8 @@ class TaskProcesses:
 
     @property
     def trouble(self) -> str | None:
-        """Why no task can have a process: none waits, and keepers do not start. None: as far as we know,
-        the next one can.
+        """Why no task can have a process: none waits, and keepers do not start. None: there is no
+        trouble.
         """
         if self._waiting or not self._keeper.cannot_start:
             return None
@@ -132,9 +131,9 @@ class TaskProcesses:
     ) -> TaskProcess:
         """Return a process for a task of that queue, forked now if none waits. Raises OSError.
 
-        devices: what the task has been given that is numbered, see `Claim.devices`.
+        devices: the numbered resources of the task, see `Claim.devices`.
         memory_limit: of the task. What earlier tasks have left in a process counts against it.
-        may_wait: tells whether to wait any longer for a keeper.
+        may_wait: returns whether to wait longer for a keeper.
         """
         kind = self._kinds.get(queue, "")
         # If two tasks in a row have the same handler, the next one may have it, too.
@@ -215,7 +214,7 @@ class TaskProcesses:
         self._dismiss([waiting for waiting in self._waiting if waiting.past is not None])
 
     def fork_ahead(self) -> None:
-        """Have a task process forked if none waits, but not yet if there was no task, see `Work`."""
+        """Fork a task process in advance if none waits; before the first task, see `Work`."""
         self._collect()
         if self._waiting or not self._forks_ahead:
             return
@@ -277,13 +276,14 @@ class TaskProcesses:
         return found - waiting - self._dismissed - {self.running or 0}
 
     def ending(self) -> process.Reaped | None:
-        """Return how the process of our task has ended, if its keeper or we have reaped it."""
+        """Return how the process of our task ended, if its keeper or we have reaped it."""
         self._collect()
         return self._ended.get(self.running or 0)
 
     def leave_alone(self) -> None:
-        """Let go of the running task, which another listener has adopted, and with it of the keeper,
-        whose other processes are left by that task.
+        """Let go of the running task, which another listener has adopted, and of its keeper.
+
+        The other processes of the keeper are left by that task.
         """
         if self.running is not None:
             self._adopted.add(self.running)
@@ -291,7 +291,7 @@ class TaskProcesses:
             self._keeper.let_go()
 
     def cool_down(self, pid: int, how: str) -> None:
-        """Import no handler ahead for a while, because a process died before it had a task.
+        """Import no handler in advance for a while, because a process died before it had a task.
 
         The next task then imports the handler itself and fails with its error. Without this pause,
         the listener would fork processes that die again and again.
@@ -322,7 +322,7 @@ class TaskProcesses:
         self.reap()
 
     def look_over(self) -> None:
-        """End a keeper that does not answer, and processes that take no other task."""
+        """End a keeper that does not answer, and processes that take no more tasks."""
         self._hear()
         self._keeper.note_late()
         self._note_keeper()
@@ -335,7 +335,7 @@ class TaskProcesses:
         return self._prepares if is_warm else None
 
     def _collect(self) -> None:
-        """Take what the keeper has told us."""
+        """Handle the messages of the keeper."""
         for told in self._keeper.hear():
             if isinstance(told, Ended):
                 self._ended[told.pid] = told.reaped
@@ -353,7 +353,7 @@ class TaskProcesses:
         self._listen()
 
     def _note_keeper(self) -> None:
-        """End the waiting processes if their keeper is gone: they have come to us."""
+        """End the waiting processes if their keeper is gone: they have become our children."""
         if self._keeper.has_been_lost():
             self._has_lost_keeper = True
             self._dismiss([one for one in self._waiting if one.past is None])

@@ -1,8 +1,8 @@
-"""Waiting: the one place where a slot waits, for whatever it may be.
+"""Waiting: the only place where a slot waits.
 
 Each wait obeys signals, notices the death of the master, ends when a descriptor is ready, and does
-the duties that are due: it beats. Only while the connection itself waits for an answer is there no
-beat; such a wait has a limit. A test forbids other modules of this room to wait.
+the duties that are due, such as beats. There is no beat while the connection itself waits for an
+answer; such a wait has a limit. A test forbids other modules of this package to wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Waiting:
     """How one listener waits.
 
     on_child: called when a child has ended, or has been forked for us.
-    descriptors: those that tell of forked children now; the list is the caller's.
+    descriptors: those that report forked children; the list is the caller's.
     """
 
     def __init__(
@@ -48,8 +48,9 @@ class Waiting:
         self._listener, self._outage = context.listener, context.outage
 
     def wait(self, seconds: float, descriptors: Collection[int] = ()) -> set[int]:
-        """Wait for a descriptor, a signal, the next duty or the end of the time, and do what is
-        due. Return the descriptors that are ready.
+        """Wait for a descriptor, a signal, the next duty or the end of the time, and do what is due.
+
+        Return the descriptors that are ready.
         """
         ready = self._poll(min(seconds, self._seconds_left()), descriptors)
         if self._orders.has_news or time.monotonic() >= self._duties.next_at:
@@ -61,10 +62,9 @@ class Waiting:
         return process.wait_readable(descriptors, 0)
 
     def wait_for_work(self) -> bool:
-        """Wait for work in any queue, an order, or the next duty, and do what is due. Return
-        whether there may be work.
+        """Wait for work in any queue, an order, or the next duty, and do what is due.
 
-        Raises RedisAway, RedisRefused, NotRegistered.
+        Return whether there may be work. Raises RedisAway, RedisRefused, NotRegistered.
         """
         may_take = self._listener.idle(self._seconds_left(), self._is_answered)
         self._duties.do_due(self._listener.has_nothing)
@@ -78,11 +78,13 @@ class Waiting:
     def wait_for_order_or(
         self, descriptors: Collection[int], until: float, meanwhile: Callable[[], float]
     ) -> set[int]:
-        """Busy: wait for an order in Redis, a descriptor, a signal, the next duty or that time,
-        and do what is due. Return the descriptors that are ready. Raises RedisAway, RedisRefused.
+        """Busy: wait for an order in Redis, a descriptor, a signal, the next duty or `until`, and
+            do what is due.
 
-        until: on the monotonic clock. meanwhile: called now and then; it returns when it should be
-            called again, and uses another connection.
+        Return the descriptors that are ready.
+        until: on the monotonic clock. meanwhile: called now and then; it returns when to call it
+            again, and uses another connection.
+        Raises RedisAway, RedisRefused.
         """
         seconds = min(self._seconds_left(), max(until - time.monotonic(), 0.01))
         deadline, before = time.monotonic() + seconds + LATE_BUSY, self._orders.now
@@ -109,8 +111,8 @@ class Waiting:
     def retry_until_order(
         self, action: Callable[[], T], until: Order = Order.STOP, fatal: Iterable[str] = ()
     ) -> T:
-        """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what
-        is `fatal` as it is.
+        """Call until Redis does it. Raises OrderCame when the order `until` comes first; a `fatal`
+        refusal unchanged.
         """
         may_try_again = True  # once more after the order: what broke may have been its doing
         while True:
@@ -134,7 +136,7 @@ class Waiting:
             self.wait(self._outage.pause())
 
     def retry_registered(self, action: Callable[[], T]) -> T:
-        """Do the same until an order to drain, and register again if need be."""
+        """Do the same until an order to drain, and register again if needed."""
         while True:
             try:
                 return self.retry_until_order(action, Order.DRAIN)
@@ -148,12 +150,12 @@ class Waiting:
         self.retry_until_order(self._duties.register, Order.DRAIN, fatal)
 
     def register_again(self, error: NotRegistered) -> None:
-        """Register where we are not registered any more."""
+        """Register where we are no longer registered."""
         self._listener.lost(error)
         self.register()
 
     def _seconds_left(self) -> float:
-        """Return for how many seconds there is no duty to do."""
+        """Return the seconds until the next duty."""
         return max(self._duties.next_at - time.monotonic(), 0.01)
 
     def _poll(self, seconds: float, descriptors: Collection[int]) -> set[int]:
@@ -179,9 +181,7 @@ class Waiting:
     # While the connection is in use, there is no beat
 
     def has_answer(self, connection: Connection) -> bool:
-        """Wait for the answer to a command; not for long once an order has come, for Redis may
-        stand still.
-        """
+        """Wait for the answer to a command; only briefly once an order has come, because Redis may hang."""
         if connection.wait(PROMPT):
             return True
         before, descriptor = self._orders.now, connection.fileno()
@@ -199,7 +199,7 @@ class Waiting:
         return connection.wait(0)
 
     def has_answer_soon(self, connection: Connection) -> bool:
-        """Wait for an answer to what matters less than to beat, or than an order."""
+        """Wait for an answer that matters less than a beat or an order."""
         deadline, before = time.monotonic() + ANSWER_SOON, self._orders.now
         while (left := deadline - time.monotonic()) > 0 and self._orders.now is before:
             if self._poll(left, [connection.fileno()]):

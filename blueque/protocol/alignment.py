@@ -1,5 +1,6 @@
-"""Make what Redis has of a task, a line, a queue or a schedule agree again: align_task, align_line,
-align_queue, align_schedule. Each reads the facts itself, and writes what follows from them.
+"""Repair contradictions in Redis: align_task, align_line, align_queue, align_schedule.
+
+Each reads the facts itself and writes what follows from them.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ _RESULT, _ERROR = ("result", "result_encoding"), ("error", "error_type", "traceb
 def align_task(
     redis: Redis, task: str, entries: Sequence[Entry], now: float, updated: str | None = None
 ) -> bool:
-    """Make entries of a task agree with its hash, and remove from the hash what cannot be.
+    """Make entries of a task agree with its hash, and remove impossible fields from the hash.
 
-    entries: those that may be wrong, or missing. updated: this field of a pending task when it was
-        missing in its line. If it has changed, or is None, the task is not put there: it may have
-        been put there, and popped, since.
     Return whether anything was wrong.
+    entries: those that may be wrong or missing.
+    updated: this field of a pending task at the time when it was missing in its line. If it has
+        changed, or is None, the task is not put there, because it may have been put there and
+        popped since.
     """
     belongings = keys.belongings(task)
 
@@ -71,7 +73,7 @@ def align_task(
 
 
 def _read(entry: Entry) -> Command:
-    """Return the command that tells how often an entry is there."""
+    """Return the command that counts an entry."""
     place, text = entry
     if TYPES[place.kind] == "list":
         return ("LPOS", place.key, text, "COUNT", 2)
@@ -79,14 +81,14 @@ def _read(entry: Entry) -> Command:
 
 
 def _number(reply: list[int] | int | str | None) -> int:
-    """Return how many entries the reply tells: positions in a list, one of a set, or a score."""
+    """Return how many entries a reply shows: positions in a list, one of a set, or a score."""
     if isinstance(reply, list):
         return len(reply)
     return int(reply is not None and reply != 0)
 
 
 def _second_outcome(task: str, fields: TaskFields, names: Sequence[str]) -> list[Command]:
-    """Return the commands that remove the outcome that does not go with the status, of two."""
+    """Return the commands that remove the outcome that does not fit the status, of two."""
     key = keys.task(task)
     if not {"result", "error"} <= {*names} or fields.status not in FINISHED:
         return []
@@ -154,7 +156,7 @@ def align_line(redis: Redis, queue: str, line: str) -> bool:
 def align_queue(redis: Redis, queue: str, node: str | None = None) -> None:
     """List a queue with the number of its listeners.
 
-    node: a listener; what other keys say of it is made to agree with its registration first.
+    node: a listener; other keys about it are made to agree with its registration first.
     """
     members = keys.listeners(queue)
 
@@ -185,7 +187,7 @@ def align_queue(redis: Redis, queue: str, node: str | None = None) -> None:
 
 
 def align_schedule(redis: Redis, name: str) -> bool:
-    """Make what is next of a schedule, its score and its list of occurrences agree with its record."""
+    """Make the next time of a schedule, its score and its list of occurrences agree with its record."""
     key = keys.schedule(name)
 
     def decide(reply: Sequence[str]) -> Verdict[bool]:
@@ -209,7 +211,7 @@ def align_schedule(redis: Redis, name: str) -> bool:
 
 
 def _following(name: str, record: dict[str, str]) -> dict[str, str] | None:
-    """Return what comes after the last decided time, and when. None: nothing, or this version cannot
+    """Return the next planned time and when it is due. None: there is none, or this version cannot
     read the record.
     """
     try:

@@ -1,8 +1,7 @@
 """A batch of tasks on its way into an archive: claim_batch, mark_batch, erase, leave_batch.
 
-This module does not know what is in the archive. It ensures that one archiver at a time writes,
-that a batch never goes back a step, and that a task is deleted only if it is still as it was
-written.
+This module does not know the archive itself. It ensures that one archiver writes at a time, that a
+batch never goes back a step, and that a task is deleted only if it is unchanged.
 """
 
 from __future__ import annotations
@@ -59,13 +58,12 @@ class _Record(NamedTuple):
 def claim_batch(
     redis: Redis, ref: BatchRef, facts: Facts, place: Facts, now: float, over: str | None = None
 ) -> dict[str, str]:
-    """Open a batch, or take over the open one. Return the record after that: it is ours, or that of
-    another archiver.
+    """Open a batch, or take over the open one. Return its record, which may belong to another archiver.
 
     ref: with the id of a new batch. facts: fields about the archiver. place: fields that say where
         the files of a new batch will be.
-    over: take over the open batch if its archiver has this mark; the caller knows that it is dead.
-        Empty: take over a batch without an archiver. None: take over nothing.
+    over: take over the open batch if its archiver has this mark and is known to be dead. Empty:
+        take over a batch without an archiver. None: take over nothing.
     """
     queue, batch, writer = ref
     key = keys.archive(queue)
@@ -84,10 +82,11 @@ def claim_batch(
 
 
 def mark_batch(redis: Redis, ref: BatchRef, state: str | None, facts: Facts, now: float) -> int:
-    """Show that the archiver is alive, and record to which state the batch has come. Return how many
-    tasks were deleted. Raises Taken.
+    """Show that the archiver is alive, and record the state of the batch. Return how many tasks
+    were deleted.
 
-    state: one of STATES; None: the same as before. With `closed` the record goes.
+    state: one of STATES; None: unchanged. `closed` removes the record.
+    Raises Taken.
     """
     key = keys.archive(ref.queue)
 
@@ -108,8 +107,9 @@ def mark_batch(redis: Redis, ref: BatchRef, state: str | None, facts: Facts, now
 
 
 def erase(redis: Redis, ref: BatchRef, rows: Sequence[Written], now: float) -> int:
-    """Delete the tasks that are still as they are in the archive, for which no others wait, and
-    whose end their group has noted. Return how many. Raises Taken.
+    """Delete unchanged tasks that no others wait for and whose group has recorded their end.
+
+    Return how many. Raises Taken.
     """
     queue = ref.queue
 
@@ -148,7 +148,7 @@ def _take_out(queue: str, same: Sequence[tuple[Written, RemovableFields]]) -> li
 
 
 def leave_batch(redis: Redis, ref: BatchRef) -> None:
-    """Let another archiver go on with the batch, if it is still ours."""
+    """Let another archiver continue the batch, if it is still ours."""
 
     def decide(reply: list[str | None]) -> Verdict[None]:
         if reply[:2] != [ref.batch, ref.writer]:

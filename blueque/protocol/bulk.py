@@ -1,7 +1,6 @@
 """Many new tasks, packed for one transaction.
 
-Packing is slow, so a `Batch` is packed before its transaction, while Redis works on the batch
-before.
+Packing is slow, so a `Batch` is packed while Redis works on the previous one.
 """
 
 from __future__ import annotations
@@ -30,13 +29,11 @@ class NewTasks(NamedTuple):
 
     ids: in ASCII, all of one length; empty until they are made from the keys.
     parameters: each in UTF-8, and whether it is JSON.
-    priorities: without them, all have that of the options. etas: when each is due; None: it is put
-        in line at once.
+    priorities: None: all have that of the options. etas: when each is due; None: at once.
     keys: in UTF-8. keep: for how many seconds a key stays in use after its task is deleted.
-    mark: random, one for each batch with keys; in a group there is none.
-    within: in how many seconds each has to start, from its eta or from now; None: the options say
-        it.
-    sealed: of each, the encoding of its parameters and its own context; None: they are plain.
+    mark: random, one for each batch with keys; a group has none.
+    within: in how many seconds each must start, from its eta or from now; None: see the options.
+    sealed: for each, the encoding of its parameters and its own context; None: they are plain.
     """
 
     ids: Sequence[bytes]
@@ -50,7 +47,7 @@ class NewTasks(NamedTuple):
     sealed: Sequence[tuple[str | None, bytes | None]] | None = None
 
     def start_before(self, now: float, eta: float | None) -> float | None:
-        """Return until when a task may start that is made now; None: the options say it."""
+        """Return until when a task that is made now may start; None: see the options."""
         return None if self.within is None else (now if eta is None else eta) + self.within
 
     def once(self) -> NewTasks:
@@ -64,9 +61,7 @@ class NewTasks(NamedTuple):
         return self._columns(lambda column: [column[number] for number in chosen])
 
     def parts(self, size: int, most_bytes: int = MAX_BYTES) -> Iterator[NewTasks]:
-        """Yield the tasks in batches of at most so many, and of so many bytes of parameters; a task
-        that has more is alone.
-        """
+        """Yield batches of at most this many tasks and bytes of parameters. A larger task is alone."""
         sizes, start = [len(text) for text, _ in self.parameters], 0
         while start < len(sizes):
             end = start + size
@@ -77,15 +72,16 @@ class NewTasks(NamedTuple):
             start = end
 
     def due_after(self, now: float) -> NewTasks:
-        """Return the tasks as those made now: one whose eta is past is put in line at once."""
+        """Return the tasks as of now: one whose eta is past joins the line at once."""
         if self.etas is None:
             return self
         etas = [float(eta) if eta is not None and eta >= now else None for eta in self.etas]
         return self._replace(etas=etas if any(eta is not None for eta in etas) else None)
 
     def sealed_by(self, sealer: Sealer, options: Fields) -> NewTasks:
-        """Return the tasks with their parameters and their context as the sealer stores them. options:
-        the fields that all have.
+        """Return the tasks with parameters and context as the sealer stores them.
+
+        options: the fields that all have.
         """
         parameters: list[tuple[bytes, bool]] = []
         sealed: list[tuple[str | None, bytes | None]] = []
@@ -192,7 +188,7 @@ class Batch:
         return [*packed, *map(pack, commands)]
 
     def joins(self, chosen: Sequence[int] | None = None) -> dict[str, int]:
-        """Return how many of the tasks with these numbers, or of all, are put in line."""
+        """Return how many of the tasks with these numbers, or of all, join the line."""
         numbers = range(len(self.tasks.ids)) if chosen is None else chosen
         etas = self.tasks.etas
         if self._is_blocked:
@@ -203,7 +199,7 @@ class Batch:
     def _lines(
         self, chosen: Sequence[int], ids: Sequence[bytes], etas: Sequence[float | None] | None
     ) -> dict[str, Sequence[bytes]]:
-        """Return the tasks that are put in line at once, by line."""
+        """Return the tasks that join the line at once, by line."""
         priorities = self.tasks.priorities
         if priorities is None and etas is None:
             return {line_of(str(self._priority), self._needs): ids}
@@ -218,7 +214,7 @@ class Batch:
 def hashes(queue: str, tasks: NewTasks, now: float, options: Fields) -> list[bytes]:
     """Return the HSET of each task in Redis' wire format.
 
-    Tasks that differ in few values share a template: 0.5 us a task, and 2.4 if each HSET is packed.
+    Tasks that differ in few values share a template: 0.5 us per task instead of 2.4 us.
     """
     templates: dict[tuple[bool | str | None, bool, int | None], bytes] = {}
     width, packed = len(tasks.ids[0]), list[bytes]()

@@ -1,4 +1,4 @@
-"""How a task that has not started is cancelled: by a person, for its parent, or because its time is over."""
+"""How a task that has not started is cancelled: by a person, for its parent, or out of time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cancelled(
 ) -> list[Command]:
     """Return the commands that cancel a task.
 
-    reason: why. by: who does it. parent: for which it is cancelled, as its condition names that.
+    reason: why. by: who does it. parent: the parent that causes it, as named in its condition.
     """
     who = {"cancelled_by": by, "cancel_reason": reason or None, "broken_by": parent}
     ended = {"status": "cancelled", **who, "finished": now, "updated": now}

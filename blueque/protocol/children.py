@@ -53,10 +53,10 @@ class ParentSeen(NamedTuple):
 
 
 class Comparison:
-    """The conditions of a task, compared with its parents as they are now.
+    """The conditions of a task, compared with the present state of its parents.
 
-    result: of the parent, as `inputs` has it; None: it was not read.
-    marks: of the conditions that are decided. undecided: the parents for which the task waits on.
+    result: of the parent, as in `inputs`; None: it was not read.
+    marks: of the conditions that are decided. undecided: the parents that the task still waits for.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class Comparison:
                 self._copy(parent, self._result or "")
 
     def commands(self, now: float, is_due: bool) -> list[Command]:
-        """Return the commands that write the marks, copy the result, and have the parents know
-        whether the task waits for them.
+        """Return the commands that write the marks, copy the result, and tell the parents whether
+        the task waits.
 
         is_due: the time of the task itself has come; else one of its parents is being settled.
         """
@@ -136,7 +136,7 @@ class Comparison:
         ]
 
     def _copy(self, parent: str, copied: str) -> None:
-        """Give the task the result of a parent. It needs the payload key of the result from then on."""
+        """Give the task the result of a parent. From then on it needs the payload key of the result."""
         before = count_of(self.fields.inputs)
         size = before + inputs.size_of(copied)
         if size > MAX_INPUTS:
@@ -147,9 +147,7 @@ class Comparison:
         self._copies += [("HSET", keys.task(self.task), "inputs", size, *flat(needs))]
 
     def culprit(self) -> tuple[str, str | None] | None:
-        """Return the parent for which a blocked task is to be cancelled, and its status, if there
-        is one.
-        """
+        """Return the parent because of which a blocked task is to be cancelled, and its status, if any."""
         for parent, condition in self.conditions.items():
             if condition == "-complete":
                 return parent, "complete"
@@ -170,8 +168,9 @@ def _dependents(parent: str) -> str:
 def child_look(
     task: str, groups: Sequence[str] = ()
 ) -> Look[list[str | None], list[str], *tuple[list[str | None], ...]]:
-    """For a change of the conditions of one task: its fields, all conditions, and for each of these
-    groups what says whether all tasks of a workflow are there.
+    """Return the look for a change of the conditions of one task.
+
+    It reads its fields, all conditions, and for each of these groups whether its workflow is complete.
     """
     key, conditions = keys.task(task), keys.conditions(task)
     reads: list[Command] = [read_task(task), ("HGETALL", conditions)]
@@ -182,10 +181,10 @@ def child_look(
 def let_go(
     redis: Redis, task: str, fields: TaskFields, by: str, now: float
 ) -> tuple[list[Command], str]:
-    """Return the commands that put a blocked task in line, or among the scheduled ones if its time
-    is still to come; and the status that it has then.
+    """Return the commands that put a blocked task in line, or schedule it if its eta is in the
+    future; and its new status.
 
-    by: the task that was the last to be waited for, or the person.
+    by: the last task that it waited for, or a person.
     """
     eta = later_than(fields.eta, now)
     status = "pending" if eta is None else "scheduled"
@@ -204,8 +203,9 @@ def let_go(
 def cancel_child(
     redis: Redis, task: str, fields: TaskFields, parent: str, status: str | None, now: float
 ) -> list[Command]:
-    """Return the commands that cancel a blocked task, because a condition on its parent cannot be
-    met. parent: as the condition names it. status: of the parent; None: it is gone.
+    """Return the commands that cancel a blocked task, because a condition on its parent cannot be met.
+
+    parent: as named in the condition. status: of the parent; None: it is gone.
     """
     workflow = workflow_of(parent)
     what = f"task {parent}" if group_of(parent) is None else parent
@@ -216,6 +216,6 @@ def cancel_child(
 
 
 def later_than(eta: str | None, now: float) -> float | None:
-    """Return the time if it is still to come, else None."""
+    """Return the time if it is in the future, else None."""
     time = now if eta is None else float(time_or(eta, now))
     return time if time > now else None

@@ -29,13 +29,13 @@ FIRST_LOOK = 60.0  # seconds after which `recheck` looks at a new task
 
 
 def enqueue_after(redis: Redis, tasks: Sequence[NewTask], now: float) -> list[bool]:
-    """Create tasks, each in its queue, all at once; put those in line that have nothing to wait for.
-    Tell for each whether this call created it.
+    """Create tasks, each in its queue, all at once. Return for each whether this call created it.
 
-    tasks: at most 100, of any queues, with at most 100 parents and 1,000 conditions together; all have a
-        key, or none has; a chosen id counts as one. They join the group in their options.
-    Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, WrongGroup
-        for a group that does not take the task.
+    Tasks that have nothing to wait for join the line.
+    tasks: at most 100, of any queues, with at most 100 parents and 1,000 conditions together; all
+        have a key or a chosen id, or none has. They join the group in their options.
+    Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, WrongGroup for
+        a group that does not take the task.
     """
     parents = Parents([each for new in tasks for each in new.conditions], joins_of(tasks))
     _require_room(tasks, parents.names)
@@ -73,7 +73,7 @@ def _require_room(tasks: Sequence[NewTask], parents: Sequence[str]) -> None:
 def _new_and_ours(
     tasks: Sequence[NewTask], known: Sequence[Known], is_keyed: bool
 ) -> tuple[list[bool], list[bool]]:
-    """Return for each task whether it is to be made, and whether an earlier try has made it."""
+    """Return for each task whether to make it, and whether an earlier try has made it."""
     size = len(tasks)
     if not is_keyed:
         # All or none: if one exists, all do, or did.

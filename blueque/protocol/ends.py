@@ -1,4 +1,4 @@
-"""How an attempt ends: the ends that there are, and the transaction that records one."""
+"""How an attempt ends: the kinds of ends, and the transaction that records one."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _REMOVED = {"pending": IDENTITY, "scheduled": IDENTITY, "cancelled": ("cancel",)
 class End(NamedTuple):
     """How an attempt ends, and what becomes of its task.
 
-    event: as in docs/protocol.md, "Events". status: that the task has from now on.
+    event: as in docs/protocol.md, "Events". status: of the task from now on.
     facts: further fields of the task. event_facts: further facts of the event.
     eta: when a scheduled task is due. is_first: a pending task is the next of its line.
-    finished: when the attempt ended, if that was before it is recorded: Redis may have been away.
-    may_be_reserved: it may end before it has started. may_be_lost: it may end after it was declared
-        lost, if the task has not run again since.
-    is_lost: a judge gives it up; its owner may still record how it has really ended.
+    finished: when the attempt ended, if that was earlier, because Redis was away.
+    may_be_reserved: it may end before it has started.
+    may_be_lost: it may end after it was declared lost, if the task has not run again since.
+    is_lost: a judge gives it up; its owner may still record its real end.
     """
 
     event: str
@@ -64,12 +64,12 @@ class End(NamedTuple):
         has_checkpoint: bool = False,
         then: Sequence[NewTask] = (),
     ) -> End:
-        """The attempt has ended well.
+        """The attempt has succeeded.
 
         facts: `result_encoding` first if the result has one.
         has_checkpoint: Redis may have a checkpoint, which is deleted.
-        then: at most 100 tasks to make, as for `spawn`. One that exists stays as it is; one that an
-            attempt has made by `spawn` is not made again; a parent that is not in Redis is gone.
+        then: at most 100 tasks to make, as for `spawn`. An existing one stays as it is; one that an
+            attempt made by `spawn` is not made again; a parent that is not in Redis is gone.
         """
         return cls(
             "complete",
@@ -83,7 +83,7 @@ class End(NamedTuple):
 
     @classmethod
     def fail(cls, error: str, facts: Facts = None, finished: float | None = None) -> End:
-        """The attempt has ended badly, and no other follows."""
+        """The attempt has failed, and no other follows."""
         event_facts = {"error": error, "error_type": text_of(facts, "error_type")}
         return cls(
             "failed", "failed", {"error": error, **(facts or {})}, event_facts, finished=finished
@@ -91,9 +91,9 @@ class End(NamedTuple):
 
     @classmethod
     def retry(cls, eta: float | None, facts: Facts = None, wish: str | None = None) -> End:
-        """Another attempt follows; not if the task is to be cancelled.
+        """Another attempt follows, unless the task is to be cancelled.
 
-        eta: when it is due; None puts the task in line at once.
+        eta: when it is due; None: at once.
         facts: such as failures and last_error.
         wish: why the handler asked to run again later; None: the attempt has failed.
         """
@@ -105,11 +105,9 @@ class End(NamedTuple):
 
     @classmethod
     def release(cls, facts: Facts = None, reason: str | None = None) -> End:
-        """The attempt is handed back: the task is the next in line again, unless it is to be
-        cancelled.
+        """The attempt is handed back: its task is next in line again, unless it is to be cancelled.
 
-        facts: such as `needs`, if it needs more than before. reason: why, in a word, for the history of
-            the task.
+        facts: such as `needs`, if it needs more than before. reason: a word for the history of the task.
         """
         event_facts = {"reason": reason}
         return cls("released", "pending", facts, event_facts, is_first=True, may_be_lost=False)
@@ -123,9 +121,9 @@ class End(NamedTuple):
     def lose(
         cls, error: str, kind: str | None, interruptions: int, files: str | None, facts: Facts
     ) -> End:
-        """The process of the attempt is gone and has left no exit record.
+        """The process of the attempt is gone without an exit record.
 
-        kind: the error type of the task, for which no attempt follows; None: one follows at once.
+        kind: the error type of a task without a further attempt; None: another follows at once.
         interruptions: of the task, with this one. files: where the attempt has left its files.
         """
         event_facts: EventFacts = {"error": error, "error_type": kind or "lost"}
@@ -138,21 +136,23 @@ class End(NamedTuple):
         return cls("lost", "pending", fields, event_facts, is_first=True, is_lost=True)
 
     def of(self, fields: TaskFields) -> End:
-        """Return how an attempt of this task ends: a task that is to be cancelled gets no other."""
+        """Return how an attempt of this task ends. A task that is to be cancelled gets no further
+        attempt.
+        """
         if self.status in FINISHED or fields.cancel is None:
             return self
         return End.confirm_cancel(self.facts)
 
 
 class Ended(NamedTuple):
-    """What came of an attempt. status: of its task. is_awaited: others may wait for the task."""
+    """The result for an attempt. status: of its task. is_awaited: others may wait for the task."""
 
     status: str
     is_awaited: bool
 
 
 def end(redis: Redis, attempt: AttemptRef, how: End, now: float) -> Ended:
-    """Record how an attempt has ended: its task has ended, too, or waits for the next attempt.
+    """Record how an attempt ended: its task ends, too, or waits for the next attempt.
 
     An attempt that was declared lost still counts, unless the task has run again since.
     Raises NotOwner; InvalidInput for new tasks that are too many or too large.

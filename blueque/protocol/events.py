@@ -1,7 +1,7 @@
 """Record events and statistics in the transaction that causes them.
 
-The commands stand in the MULTI of the transition. So each event is there once, however often a call
-is repeated, and the numbers count what has happened.
+The commands are in the MULTI of the transition. So each event is recorded once, however often a
+call is repeated.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def note_event(
 
 
 def _unsettle(task: str, past: TaskFields, event: Event) -> list[Command]:
-    """Return the commands that have `settle` tell the tasks that wait for the task of an event."""
+    """Return the commands that let `settle` tell the tasks that wait for the task of an event."""
     if event.what not in SETTLED:
         return []
     commands: list[Command] = []
@@ -89,8 +89,7 @@ def _unsettle(task: str, past: TaskFields, event: Event) -> list[Command]:
 
 
 def record_in_queue(queue: str, event: Event, task: str | None = None) -> Command:
-    """Return the command that records an event in the stream of a queue only, which no statistics
-    count.
+    """Return the command that records an event in the stream of a queue only, without statistics.
 
     task: None: the event is about the queue itself.
     """
@@ -105,7 +104,7 @@ def _put_in_stream(queue: str, task: str | None, text: str) -> Command:
 def record_in_task(task: str, past: TaskFields, event: Event) -> list[Command]:
     """Return the commands that record an event in the history of its task only.
 
-    The transition writes `after` itself. This is for events of very many tasks at once: they would
+    The transition writes `after` itself. This is for events of very many tasks at once, which would
     push all others out of the stream of the queue.
     """
     return _record_in_history(task, past, _text(event, past))
@@ -159,7 +158,7 @@ def count(
 
 
 def after(past: TaskFields, events: int = 1) -> dict[str, str]:
-    """Return the fields of the task that an event changes, or so many events."""
+    """Return the fields of a task that this many events change."""
     return {"events": str(count_of(past.events) + events)}
 
 
@@ -175,12 +174,12 @@ def ran(past: TaskFields, finished: float) -> float | None:
 def waited(created: str | None, eta: str | None, queued: str | None, now: float) -> float:
     """Return how long a task waited that is reserved now.
 
-    The wait began when the task was created, was due, or was last put in line.
+    The wait began when the task was created, became due, or was last put in line.
     """
     return max(now - max(_time(text) for text in (created or str(now), eta, queued)), 0.0)
 
 
 def _time(text: str | None) -> float:
-    """Return a time of the hash; 0 for text that another program wrote and that is not a time."""
+    """Return a time of the hash; 0 if it is malformed."""
     seconds = seconds_of(text) or 0.0
     return seconds if abs(seconds) < ALWAYS else 0.0

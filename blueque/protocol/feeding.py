@@ -37,11 +37,9 @@ class FeedRef(NamedTuple):
 class Cursor(NamedTuple):
     """The place in a backlog up to which its rows are done.
 
-    file, mark: the file that is fed, and what tells it from another with that name. row: how many
-        of its rows are done.
-    offset: the byte at which its next line begins; 0: not known.
-    rows: how many rows of all files are done. share: their part of all bytes, 0 to 1; for people
-        only.
+    file, mark: the file that is fed, and what tells it from another file with that name.
+    row: how many of its rows are done. offset: the byte at which its next line begins; 0: unknown.
+    rows: how many rows of all files are done. share: their part of all bytes, 0 to 1, for people.
     """
 
     file: str
@@ -56,9 +54,8 @@ class FeedChunk:
     """Rows that are fed in one transaction.
 
     before: how many rows were done before them. after: the place where they end.
-    batch: the tasks that they become; None: there are none. skipped: how many rows become no task.
-    fed: how many rows become a task, rows with the same key included; without it, the number of
-        tasks.
+    batch: the tasks made of them; None: there are none. skipped: how many rows make no task.
+    fed: how many rows make a task, including rows with the same key; without it, the number of tasks.
     done: files that end with these rows, and their marks.
     """
 
@@ -82,9 +79,9 @@ class FeedChunk:
 
 
 class Whole(NamedTuple):
-    """A backlog that is fed.
+    """A backlog that is fed completely.
 
-    rows: how many rows are done. done: the last files and their marks, which came with no rows.
+    rows: how many rows are done. done: the last files and their marks, which had no more rows.
     """
 
     rows: int
@@ -161,7 +158,7 @@ def begin_feed(
 
 
 def _require_same(ref: FeedRef, record: Mapping[str, str]) -> None:
-    """Refuse the record of another feed, which has the same key by its name and that of its queue."""
+    """Refuse the record of another feed, whose key is the same because of its name and its queue."""
     queue, feed, _ = ref
     if (record.get("feed"), record.get("queue")) != (feed, queue):
         raise InvalidInput(
@@ -178,10 +175,9 @@ def feed(
     now: float,
     meanwhile: Callable[[], object] | None = None,
 ) -> Fed:
-    """Put the tasks of a chunk in line and move the cursor behind it, if the window has room. In
-    any case show that the feeder is alive.
+    """Put the tasks of a chunk in line and move the cursor after it, if the window has room.
 
-    meanwhile: see transact.
+    In any case show that the feeder is alive. meanwhile: see transact.
     Raises Taken.
     """
 
@@ -211,11 +207,11 @@ def feed(
 
 
 def end_feed(redis: Redis, ref: FeedRef, whole: Whole | None, now: float) -> bool:
-    """Let the next feeder go on at once, and record that the whole backlog is fed, if it is. False:
-    nothing is written, as the record has lost rows that were fed.
+    """Let the next feeder continue at once; record that the whole backlog is fed, if it is.
 
-    whole: None: there are more rows, or may be.
-    Raises Taken when the backlog is fed and the feed is another feeder's by now.
+    False: nothing is written, because the record has lost rows that were fed.
+    whole: None: there may be more rows.
+    Raises Taken when the backlog is fed and another feeder has the feed.
     """
     queue, feed, _ = ref
     key, files = keys.feed(queue, feed), keys.fed(queue, feed)

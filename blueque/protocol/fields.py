@@ -94,7 +94,7 @@ class TaskFields(NamedTuple):
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> TaskFields:
-        """Return these of all the fields of a task."""
+        """Return these fields among all fields of a task."""
         return cls._make(map(fields.get, cls._fields))
 
     @property
@@ -108,7 +108,7 @@ class TaskFields(NamedTuple):
 
     @property
     def whereabouts(self) -> Whereabouts:
-        """The fields that say where the task has to be."""
+        """The fields that determine where the task must be."""
         return Whereabouts.of(self)
 
 
@@ -117,7 +117,7 @@ def require_owner(
 ) -> None:
     """Raise NotOwner unless the task has one of these statuses and the attempt owns it.
 
-    or_lost: accept a task, too, that was declared lost and has not run again since.
+    or_lost: also accept a task that was declared lost and has not run again since.
     """
     _, task, token, node = attempt
     if fields.status is None:

@@ -26,8 +26,8 @@ _LEFT = "tasks of an earlier workflow with this name are in Redis"
 class Graph(NamedTuple):
     """A workflow: tasks that wait for each other and for others, and their group.
 
-    keep: as for open_group. mark: a digest of all that is to be written. tasks: with the group in
-        their options, each after those for which it waits.
+    keep: as for open_group. mark: a digest of everything that will be written.
+    tasks: with the group in their options, each after those that it waits for.
     """
 
     group: str
@@ -37,7 +37,7 @@ class Graph(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """The fields of a group that tell whether it is a certain workflow, and how far that is."""
+    """The fields of a group that identify a workflow and show its progress."""
 
     state: str | None
     made_by: str | None
@@ -45,11 +45,10 @@ class _Record(NamedTuple):
 
 
 def open_graph(redis: Redis, graph: Graph, now: float) -> bool:
-    """Create the group of a workflow, and its gate. False: there is another group with this
-    name.
+    """Create the group of a workflow, and its gate. False: another group has this name.
 
-    Raises WrongGroup if another workflow with this name is not complete, or was cancelled
-        before it was.
+    Raises WrongGroup if another workflow with this name is incomplete or was cancelled while
+        incomplete.
     """
     group, gate = graph.group, gate_of(graph.group)
     keep = str(graph.keep)
@@ -79,10 +78,9 @@ def open_graph(redis: Redis, graph: Graph, now: float) -> bool:
 def extend_graph(
     redis: Redis, graph: Graph, first: int, tasks: Sequence[NewTask], now: float
 ) -> int:
-    """Create the next tasks of a workflow, unless others are next. Return how many of its tasks
-    are there.
+    """Create the next tasks of a workflow, unless others are next. Return how many of its tasks exist.
 
-    first: how many come before these. tasks: each after those for which it waits, and with a
+    first: how many come before these. tasks: each after those that it waits for, and with a
         condition on one of these or on the gate; as many as one transaction takes.
     Raises NoSuchTask, NoSuchGroup, WrongGroup.
     """
@@ -112,8 +110,7 @@ def extend_graph(
 
 
 def close_graph(redis: Redis, graph: Graph, now: float) -> int:
-    """Declare that all tasks of a workflow are there, unless some are missing. Return how many
-    are there.
+    """Declare a workflow complete, unless tasks are missing. Return how many exist.
 
     Raises NoSuchGroup, WrongGroup.
     """
@@ -146,7 +143,7 @@ def _ask(group: str) -> Command:
 
 
 def _tasks_of(graph: Graph, found: _Record, made: int) -> int:
-    """Return how many tasks of a workflow are there. made: how many it has had so far."""
+    """Return how many tasks of a workflow exist. made: how many it has had so far."""
     return made if found.state == MAKING else len(graph.tasks)
 
 
@@ -160,8 +157,9 @@ def _require_ours(graph: Graph, found: _Record) -> _Record:
 
 
 def _is_ours(graph: Graph, found: _Record) -> bool:
-    """Return whether a group is this workflow. Raises WrongGroup if it is one that is not complete,
-    and will not be, or not by us.
+    """Return whether a group is this workflow.
+
+    Raises WrongGroup if it is an incomplete one that we cannot complete.
     """
     if found.gate is not None and found.state != MAKING:
         raise was_cancelled(graph.group)
@@ -172,14 +170,14 @@ def _is_ours(graph: Graph, found: _Record) -> bool:
 
 
 def was_cancelled(group: str) -> WrongGroup:
-    """Return the error for a workflow that was cancelled before all of its tasks were there."""
+    """Return the error for a workflow that was cancelled while incomplete."""
     then = "when it has ended, remove it and commit it again"
     why = f"it was cancelled before all of its tasks were there; {then}: blueque group forget {shlex.quote(group)}"
     return WrongGroup(group, why, "cancelled")
 
 
 def require_sound(graph: Graph) -> None:
-    """Refuse a workflow that no transactions can make. Raises InvalidInput, WrongGroup."""
+    """Refuse a workflow that no transactions can create. Raises InvalidInput, WrongGroup."""
     if not 0 < len(graph.tasks) <= LARGEST:
         raise InvalidInput(f"a workflow has 1 to {LARGEST:,} tasks, not {len(graph.tasks):,}")
     if any(condition_on(graph.group) in new.conditions for new in graph.tasks):

@@ -1,7 +1,7 @@
 """Groups of tasks: close_group, cancel_group, settle_members, finish_group, settle_group,
 drop_group.
 
-The sets of names say how a group stands. Nothing counts, so what is done twice changes nothing.
+The state of a group is in sets of names. There are no counters, so doing a thing twice changes nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def close_group(
     """Declare that no more tasks join a group: it ends with the last of its members.
 
     expected: how many members it must have. otherwise: what to do if it is open and has fewer.
-    Raises NoSuchGroup; WrongGroup if it has fewer, and for a workflow whose tasks are not all there.
+    Raises NoSuchGroup; WrongGroup if it has fewer, and for an incomplete workflow.
     """
 
     def decide(reply: list[str | None], members: int) -> Verdict[None]:
@@ -69,11 +69,10 @@ def fewer(members: int, expected: int, way_on: str) -> str:
 def cancel_group(
     redis: Redis, group: str, by: str, reason: str | None, now: float, updated: str | None = None
 ) -> bool:
-    """Close a group, and have its members cancelled that have not ended. False: nothing was done,
-    because the group has ended.
+    """Close a group, and cancel its members that have not ended. False: the group has ended already.
 
-    by, reason: who asks, and why. updated: only if its tasks are not all there, and the last of
-        them came then. Raises NoSuchGroup.
+    by, reason: who asks, and why. updated: only if it is incomplete and its last task was added then.
+    Raises NoSuchGroup.
     """
 
     def decide(reply: list[str | None]) -> Verdict[bool]:
@@ -106,10 +105,10 @@ def cancel_group(
 
 
 def settle_members(redis: Redis, group: str, tasks: Sequence[str]) -> None:
-    """Note which members of a group have ended. The next look at the group decides what follows.
+    """Record which members of a group have ended. The next check of the group decides what follows.
 
-    tasks: at most 100. One that is gone, or in another group by now, counts as bad. Nothing is
-        noted if the record of the group is gone.
+    tasks: at most 100. One that is gone, or now in another group, counts as bad. Nothing is
+        recorded if the record of the group is gone.
     """
     key, hashes = keys.group(group), [keys.task(task) for task in tasks]
 
@@ -142,7 +141,7 @@ def settle_members(redis: Redis, group: str, tasks: Sequence[str]) -> None:
 def _sorted(
     group: str, members: Mapping[str, Sequence[str | None]]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return the members that are complete, those that have ended in another way, and all others.
+    """Return the members that are complete, those that ended otherwise, and all others.
 
     members: status and group of each.
     """
@@ -155,8 +154,9 @@ def _sorted(
 
 
 def finish_group(redis: Redis, group: str, now: float) -> str | None:
-    """End a group that is closed and has no open members, or open it again if it has some. Return
-    its state then; None: its record is gone, and so is all else of it.
+    """End a closed group without open members, or reopen it if it has some. Return its new state.
+
+    None: its record is gone, so everything else of it is removed.
     """
     key = keys.group(group)
     later: Command = ("ZADD", keys.GROUPS, now + LOOK_EVERY, group)
@@ -186,16 +186,17 @@ def finish_group(redis: Redis, group: str, now: float) -> str | None:
 
 
 def settle_group(redis: Redis, group: str, now: float) -> Settled:
-    """Tell up to a hundred tasks that wait for a group how it has ended, as `settle` does for a task.
+    """Tell up to a hundred tasks that wait for a group how it ended, as `settle` does for a task.
 
-    With the last of them, the record gets the time at which it expires.
+    After the last of them, the record gets the time at which it expires.
     """
     return tell_dependents(redis, "settle_group", GroupParent(group), now)
 
 
 def drop_group(redis: Redis, group: str) -> bool:
-    """Remove a group that has ended and for which no task waits. Its tasks stay. False: there is
-    no such group. Raises WrongGroup.
+    """Remove a group that has ended and that no task waits for. Its tasks stay. False: there is none.
+
+    Raises WrongGroup.
     """
 
     def decide(reply: list[str | None], waiting: int) -> Verdict[bool]:

@@ -1,4 +1,4 @@
-"""What a running task prints and notes, and where its next attempt can go on: log, note,
+"""What a running task prints and notes, and where its next attempt continues: log, note,
 checkpoint.
 """
 
@@ -26,12 +26,11 @@ _Entries: TypeAlias = Sequence[tuple[str, Sequence[str]]]  # of a stream: id, an
 def log(
     redis: Redis, attempt: AttemptRef, number: int, lines: Sequence[Line], is_over: bool = False
 ) -> None:
-    """Add lines that the attempt has printed to the log of its task. Lines that are there already
-    are left out.
+    """Add lines that the attempt has printed to the log of its task, unless they are there.
 
-    number: of the attempt. lines: in the order of their numbers; the first ones are kept in a log
-        of their own, too.
-    is_over: no lines follow: give back the memory that Redis holds ready for more.
+    number: of the attempt. lines: in the order of their numbers; the first ones are also kept in a
+        log of their own.
+    is_over: no lines follow, so release the memory that Redis holds for more.
     """
     task = attempt.task
     stream, head = keys.log(task), keys.log_head(task)
@@ -64,9 +63,9 @@ def log(
 
 
 def note(redis: Redis, attempt: AttemptRef, number: int, text: str, now: float) -> None:
-    """Add what the task has noted to its history, unless that is there already.
+    """Add a note of the task to its history, unless it is there.
 
-    number: of the note, from 1 in each attempt; they come in this order. now: when it was noted.
+    number: of the note, from 1 in each attempt and in this order. now: when it was made.
     """
     task = attempt.task
     key = keys.task(task)
@@ -97,11 +96,11 @@ def checkpoint(
     parts: Mapping[str, str | None],
     now: float,
 ) -> None:
-    """Record where the next attempt can go on.
+    """Record where the next attempt continues.
 
-    number: of the attempt. created: of the task; it tells the task from a later one with its id.
-    parts: the parts that have changed: `value`, in JSON; `directory`, where its files are: a host
-        and a path. None: the part is gone.
+    number: of the attempt. created: of the task, to tell it from a later one with its id.
+    parts: the changed parts: `value`, in JSON; `directory`: the host and path of its files. None:
+        the part is gone.
     """
     task = attempt.task
     key = keys.checkpoint(task)

@@ -1,6 +1,6 @@
 """Create the tasks of a group by their keys, each once: enqueue_members.
 
-The members of the group are the ledger: what is there was made, even if it was deleted since.
+The set of members is the ledger: a task in it was made, even if it was deleted since.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class MemberBatch:
         self.commands = [*self.new.commands, *self._entry(self.ids)]
 
     def look_at_each(self) -> AnyLook:
-        """Return the look that tells which tasks exist, and in which groups, for when some exist
-        that are no members.
+        """Return the look that shows which tasks exist and in which groups, if some exist that are
+        no members.
         """
         return self._looking(
             *[("EXISTS", key) for key in self.hashes],
@@ -67,8 +67,9 @@ class MemberBatch:
         return [self.ids[number] for number in chosen]
 
     def is_opened_so(self, found: FoundParents) -> bool:
-        """Return whether the group was opened with what these tasks wait for. Then it was seen that
-        all of it was there; what has gone since `recheck` sees to.
+        """Return whether the group was opened with what these tasks wait for.
+
+        Then all of it existed at that time; `recheck` handles what has gone since.
         """
         return found.is_opened_with(self.group, self.links.conditions)
 
@@ -100,7 +101,7 @@ class MemberBatch:
         ]
 
     def rejoining(self, there: Sequence[int]) -> list[Command]:
-        """Return the commands that have the group know of tasks that were there before it."""
+        """Return the commands that let the group know of tasks that existed before it."""
         if not there:
             return []
         ids = self.ids_of(there)
@@ -111,8 +112,9 @@ class MemberBatch:
         ]
 
     def _entry(self, ids: Sequence[str]) -> list[bytes]:
-        """Return the commands that note what these tasks wait for, and enter them in the group;
-        packed here, while Redis works on the batch before.
+        """Return the commands that record what these tasks wait for, and enter them in the group.
+
+        They are packed here, while Redis works on the previous batch.
         """
         blocking = _blocking(self.links, self.queue, ids, self._now)
         return [
@@ -132,11 +134,11 @@ def most_members(links: Links) -> int:
 def enqueue_members(
     redis: Redis, batch: MemberBatch, meanwhile: Callable[[], object] | None = None
 ) -> list[bool]:
-    """Create the tasks that are not members of their group yet, and tell which.
+    """Create the tasks that are not yet members of their group, and return which.
 
     meanwhile: see transact.
-    Raises NoSuchGroup; WrongGroup for a group that does not take
-    those that are missing; NoSuchTask for a parent.
+    Raises NoSuchGroup; WrongGroup for a group that does not take the missing ones; NoSuchTask for a
+        parent.
     """
     maybe_made: set[int] = set()
     made = _enqueue(redis, batch, batch.look, maybe_made, meanwhile)
@@ -152,7 +154,7 @@ def _enqueue(
     maybe_made: set[int],
     meanwhile: Callable[[], object] | None,
 ) -> list[bool] | None:
-    """Return which tasks this call created; None: some exist, and only a look at each tells which.
+    """Return which tasks this call created; None: some exist, and only a look at each shows which.
 
     maybe_made: the numbers of tasks in an EXEC whose reply was lost: if they are members, this call
         created them.
@@ -192,7 +194,7 @@ def _enqueue(
 
 
 def _blocking(links: Links, queue: str, tasks: Sequence[str], now: float) -> list[Command]:
-    """Return the commands that note what tasks wait for, and that they do."""
+    """Return the commands that record what tasks wait for, and that they do."""
     if not links.conditions or not tasks:
         return []
     conditions = flat(links.conditions)
@@ -206,8 +208,8 @@ def _blocking(links: Links, queue: str, tasks: Sequence[str], now: float) -> lis
 
 
 def _entering(links: Links, found: FoundParents, tasks: Iterable[str], now: float) -> list[Command]:
-    """Return the commands by which the parents know who waits for them. Those that are gone are left
-    to `recheck`.
+    """Return the commands by which the parents know who waits for them. Missing ones are left to
+    `recheck`.
     """
     if not links.conditions:
         return []

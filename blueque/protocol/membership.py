@@ -21,7 +21,7 @@ class BeatReply(NamedTuple):
     """What a listener learns from a beat.
 
     order: left for the listener; None: there is none.
-    status ... interrupt: fields of the task that the listener watches; all None without a task.
+    status to interrupt: fields of the task that the listener watches; all None without a task.
     held: the entries of the listener's own lists, each as (queue, task id).
     members: the listeners of each of its queues. settings: the settings of each of its queues.
     """
@@ -90,10 +90,9 @@ def register(
 ) -> None:
     """Register a listener.
 
-    instance: random, one for each life of a listener: a host name and a pid may come back, an
-        instance does not.
+    instance: random, one for each life of a listener: host names and pids repeat, instances do not.
     facts: further fields of the registration, see docs/protocol.md, "Listener".
-    dead: an instance with the same node id that the caller knows to be dead; it is replaced.
+    dead: an instance with the same node id that is known to be dead; it is replaced.
     Raises Taken when another instance, not known to be dead, has the node id.
     """
     registration = keys.listener(queue, node)
@@ -127,13 +126,13 @@ def beat(
     task: str | None = None,
     may_hold: bool = True,
 ) -> tuple[BeatReply, list[str]]:
-    """Show in some queues that the listener is alive, and read its orders, the state of its task,
-    the listeners and the settings of the queues.
+    """Show in some queues that the listener is alive. Read its orders, the state of its task, and
+    the listeners and settings of the queues.
 
     task: the id of the task that the listener watches, if there is one.
     may_hold: whether to read its own lists; False when they were empty a moment ago.
     Return the standing, with the order that the listener obeys, and the queues in which it is no
-    longer registered, where it has not beaten: register there again before taking anything.
+    longer registered and has not beaten. Register there again before taking anything.
     """
 
     def decide(*replies: Any) -> Verdict[tuple[BeatReply, list[str]]]:
@@ -198,9 +197,10 @@ def _beat(one: Heartbeat, now: float) -> Command:
 def deregister(
     redis: Redis, queue: str, node: str, instance: str | None, is_dead: bool = False
 ) -> bool:
-    """Remove the registration of a listener that holds nothing. False: nothing was written, because
-    it still holds a task, another one has its node id, or it is not dead.
+    """Remove the registration of a listener that holds nothing.
 
+    False: nothing was written, because it still holds a task, another one has its node id, or it is
+        not dead.
     is_dead: a judge has declared it dead; otherwise it leaves by itself. instance: of the
         registration; None: a judge has seen that there is none.
     """
@@ -232,10 +232,10 @@ def fence(
 ) -> bool:
     """Declare a listener dead: it can take no more tasks, and its tasks can be recovered.
 
-    instance, beat: as the caller has seen them for the whole lease. None: it is a listener of 1.0.0,
-        without a registration, and the caller has made sure that its process is gone.
+    instance, beat: as seen for the whole lease. None: a 1.0.0 listener, without a registration,
+        whose process is certainly gone.
     False: the listener has beaten since, or another one has the node id; or another program has
-        struck that of 1.0.0 off the listeners, and recovers its tasks.
+        removed the 1.0.0 listener and recovers its tasks.
     """
     registration = keys.listener(queue, node)
 
@@ -272,13 +272,12 @@ def fence(
 def observe(
     redis: Redis, queues: Sequence[str], members: Mapping[str, Set[str]] | None = None
 ) -> list[tuple[dict[str, float], Set[str]]]:
-    """Read for each queue the beats of all its listeners, {node: a number that changes with each
-    beat}, and the set of listeners.
+    """Read for each queue the beats of its listeners, {node: a number that changes with each beat},
+    and the set of listeners.
 
-    This includes a write without effect. It fails while Redis refuses writes: then no listener can
-    beat, and no lease expires.
-    members: the listeners of each queue, as a beat of the caller has just read them. That beat has
-        written.
+    This includes a write without effect, so that it fails while Redis refuses writes: then no
+    listener can beat, and no lease expires.
+    members: the listeners of each queue, from a beat that the caller has just made, which has written.
     """
     if members is not None:
         beats = redis.read(*map(ask_beats, queues))
@@ -292,9 +291,7 @@ def observe(
 
 
 def write_nothing(queue: str) -> Command:
-    """Return a command of `observe` that writes without effect, and does not bring back a forgotten
-    queue.
-    """
+    """Return a command of `observe` that writes without effect and does not restore a forgotten queue."""
     return "ZADD", keys.QUEUES, "XX", "INCR", 0, queue
 
 
@@ -309,9 +306,9 @@ def ask_members(queue: str) -> Command:
 def claim(redis: Redis, queue: str, node: str, dead: str, instance: str | None) -> str | None:
     """Claim a task of a dead listener, as 1.0.0 does. Return its id; None: there is none to claim.
 
-    The task stays in the list of the dead listener and keeps its node. With the last task the dead
-    listener is struck off. A task that we have claimed and not started is returned again.
-    dead: a node id. The caller has made sure that its process is gone.
+    The task stays in the list of the dead listener and keeps its node. With the last task, the dead
+    listener is removed. A task that we have claimed and not started is returned again.
+    dead: a node id whose process is certainly gone.
     instance: of the dead listener's registration; None for a listener of 1.0.0.
     """
     reserved, registration = keys.reserved(queue, dead), keys.listener(queue, dead)

@@ -1,7 +1,7 @@
 """Where the id of a task is: the commands by which it leaves its places, and enters others.
 
-A task is where `model.states.home` says. A transaction says which of the task's fields it has read,
-and with which of them the task goes on; the places follow.
+`model.states.home` defines where a task is. A transaction names the fields that it has read, and
+the new ones; the places follow from them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _SHORT = ("pending", "line", "reserved")
 def leave(task: str, fields: TaskFields) -> list[Command]:
     """Return the commands that take a task out of each place where it is.
 
-    An attempt gives back its lock and its place among the tasks that the queue may run, and wakes a
-    listener that may wait for them.
+    An attempt gives back its lock and its running place in the queue, and wakes a listener that may
+    wait for them.
     """
     commands = [_removal(entry) for entry in home(task, fields.whereabouts)]
     if fields.status in HELD and (fields.lock is not None or fields.counted is not None):
@@ -31,9 +31,9 @@ def leave(task: str, fields: TaskFields) -> list[Command]:
 def enter(
     task: str, fields: TaskFields, at: float | str = 0, is_first: bool = False
 ) -> list[Command]:
-    """Return the commands that put a task in each place where its fields say that it is.
+    """Return the commands that put a task in each place that its fields require.
 
-    at: when a scheduled task is due, or a blocked one is looked at. is_first: as the next of its
+    at: when a scheduled task is due, or a blocked one is rechecked. is_first: as the next of its
         line, if it is pending; otherwise it is the last.
     """
     commands = [addition(entry, at, is_first) for entry in home(task, fields.whereabouts)]

@@ -1,7 +1,7 @@
 """The tasks of schedules: fire and trigger.
 
-No program leads, and no task is made ahead. The EXEC that makes a task also moves the record on to what
-is next. The id of the task is made of the name and the planned time.
+There is no leader, and no task is made in advance. The EXEC that makes a task also moves the record
+to the next planned time. The id of the task comes from the name and the planned time.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 
 class Plan(NamedTuple):
-    """What comes of a schedule next, by its record as it was read. task: the id for the planned
-    time that gets a task; None: no task is made.
+    """The next step of a schedule, by its record.
+
+    task: the id for the planned time that gets a task; None: no task is made.
     """
 
     record: Mapping[str, str]
@@ -41,7 +42,7 @@ class Plan(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """A task that came before, with the fields that say whether it has ended, and how."""
+    """An earlier task, with the fields that say whether and how it has ended."""
 
     id: str = ""
     status: str | None = None
@@ -53,7 +54,7 @@ class _Task(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """The task that came last, and the one that had not ended when that came."""
+    """The last task, and the one that had not ended when it was made."""
 
     current: _Task = _Task()
     before: _Task = _Task()
@@ -67,7 +68,7 @@ class _Before(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What comes of a planned time. fields: of the record. commands: those that make its task."""
+    """What becomes of a planned time. fields: of the record. commands: those that make its task."""
 
     occurrence: Occurrence
     fields: Mapping[str, Any] = {}
@@ -75,16 +76,16 @@ class _Outcome(NamedTuple):
 
 
 class _Overlap(NamedTuple):
-    """The task that lets none come beside it, and why it does not."""
+    """The task that prevents another beside it, and why."""
 
     task: _Task
     why: str
 
 
 def plan_of(name: str, record: Mapping[str, str], now: float) -> Plan | None:
-    """Return what comes of a schedule next. None: nothing is due, or it is paused.
+    """Return the next step of a schedule. None: nothing is due, or it is paused.
 
-    now: the clock of Redis. Raises InvalidInput for a record that this version cannot read.
+    now: the time of Redis. Raises InvalidInput for a record that this version cannot read.
     """
     if "at" not in record or "paused" in record:
         return None
@@ -113,9 +114,9 @@ def look_at(name: str, plan: Plan) -> AnyLook:
 
 
 def fire(redis: Redis, name: str, plan: Plan) -> Occurrence | None:
-    """Decide about the next planned times of a schedule, and return what came of the last of them.
-    None: its record has changed since it was read: it may have been decided, by this call or by
-    another one.
+    """Decide about the next planned times of a schedule, and return what became of the last of them.
+
+    None: its record has changed since it was read; this call or another one may have decided it.
     """
 
     def judge(
@@ -143,7 +144,7 @@ def fire(redis: Redis, name: str, plan: Plan) -> Occurrence | None:
 def _outcome(
     name: str, plan: Plan, task: str, planned: int, is_there: bool, before: _Before, now: float
 ) -> _Outcome:
-    """Return what comes of a planned time that may get a task. is_there: it has that task already."""
+    """Return what becomes of a planned time that may get a task. is_there: it has that task already."""
     made = Occurrence("made", planned, now, task)
     next_fields = _next_fields(plan.definition, plan.record, before, task)
     if is_there:  # no other one may come before the current task has ended
@@ -158,11 +159,11 @@ def _outcome(
 
 
 def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False) -> str:
-    """Make a task of a schedule now, besides those that are planned, and return its id.
+    """Make a task of a schedule now, in addition to the planned ones, and return its id.
 
-    mark: a random text, the same for every try. is_forced: even if the task before has not ended.
-    Raises NoSuchSchedule; WrongSchedule if the task before has not ended and the schedule says that
-    none comes then.
+    mark: a random text, the same for every try. is_forced: even if the previous task has not ended.
+    Raises NoSuchSchedule; WrongSchedule if the previous task has not ended and the schedule does
+        not allow another.
     """
     task, key = id_of_trigger(name, mark), keys.schedule(name)
     (reply,) = redis.read(("HMGET", key, *_Before._fields))
@@ -222,7 +223,7 @@ def _failures(record: Mapping[str, str], current: _Task) -> int:
 
 
 def _overlap(definition: Definition, tasks: _Before) -> _Overlap | None:
-    """Return what lets no task come while the one before has not ended; None: one comes."""
+    """Return what prevents a task while the previous one has not ended; None: nothing."""
     current, before = tasks
     if not current.is_open or definition.overlap == "allow":
         return None

@@ -25,9 +25,9 @@ def open_group(
 ) -> dict[str, str]:
     """Create the record of a group if there is none, and return it.
 
-    keep: for how many seconds the record of the group stays after its end, if no task waits for it.
-    Raises NoSuchTask, NoSuchGroup for what its members are to wait for; WrongGroup if the group was
-        opened with another, or if tasks might come to wait for each other.
+    keep: for how many seconds the record stays after the end of the group, if no task waits for it.
+    Raises NoSuchTask, NoSuchGroup for what its members wait for; WrongGroup if the group was opened
+        with other terms, or if tasks might come to wait for each other.
     """
     key, parents = keys.group(group), Parents(terms.conditions)
     new = new_record(group, keep, now) | terms.record(now)
@@ -52,11 +52,10 @@ def open_group(
 def reopen_group(
     redis: Redis, group: str, now: float, hold: int | None = None, made_by: str | None = None
 ) -> bool:
-    """Have a group that was closed take members again. False: it was open.
+    """Let a closed group take members again. False: it was open.
 
-    hold, made_by: as in `Terms`, from now on; None: it stays as it was.
-    Raises NoSuchGroup; WrongGroup for one that was cancelled, for a workflow, and if it is to be held
-        for longer than it is kept.
+    hold, made_by: as in `Terms`, from now on; None: unchanged.
+    Raises NoSuchGroup; WrongGroup for a cancelled group, a workflow, and a hold longer than its keep.
     """
     key = keys.group(group)
 
@@ -87,10 +86,10 @@ def reopen_group(
 
 
 def collect_group(redis: Redis, group: str, now: float) -> bool:
-    """Note that the results of a group were collected: its members are pruned as usual from now on.
+    """Record that the results of a group were collected: from now on its members are pruned as usual.
 
-    False: that was noted before, or they are not held. Raises NoSuchGroup; WrongGroup if some are
-        not known to have ended, or more may join: their results cannot have been collected.
+    False: that was recorded before, or they are not held. Raises NoSuchGroup; WrongGroup if some
+        may not have ended, or more may join: their results cannot have been collected.
     """
     key, open_set = keys.group(group), keys.open_members(group)
 

@@ -1,4 +1,4 @@
-"""What an operator asks for: cancel, interrupt, requeue, ask_stack, decline_stack, order."""
+"""The orders of an operator: cancel, interrupt, requeue, ask_stack, decline_stack, order."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _require_cancellable(
 def interrupt(redis: Redis, queue: str, task: str, by: str, reason: str | None, now: float) -> None:
     """Have the listener of a running task end its attempt and hand the task back.
 
-    by, reason: who asks, and why. The order is for this attempt: a later one does not obey it.
+    by, reason: who asks, and why. The order is for this attempt only.
     Raises WrongState, WrongQueue.
     """
     key = keys.task(task)
@@ -160,12 +160,12 @@ def _require_interruptible(queue: str, task: str, fields: TaskFields) -> str:
 
 
 def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str = "") -> str:
-    """Put a failed or cancelled task in line again. Its failures and interruptions count from 0.
-    Return the status that it has then.
+    """Put a failed or cancelled task in line again and return its new status.
 
-    A task that waits for others waits on, but not for what can never be.
+    Its failures and interruptions count from 0. If it waits for others, it still does, except for
+    conditions that can never be met.
     mark: random, the same for every try of one call. by: who asks.
-    Raises WrongState, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all there.
+    Raises WrongState, WrongQueue; WrongGroup for a task of an incomplete workflow.
     """
     key = keys.task(task)
     (group,) = redis.read(("HGET", key, "group"))
@@ -209,8 +209,8 @@ def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:
     """Ask the listener of a running task for its stack. Return the status of the task; None: there
     is no such task.
 
-    mark: random, the same for every try of one call. Nothing is written unless a listener of ours
-        runs the task.
+    mark: random, the same for every try of one call. Nothing is written unless a listener of this
+        version runs the task.
     """
     key = keys.task(task)
 
@@ -229,9 +229,7 @@ def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:
 
 
 def decline_stack(redis: Redis, attempt: AttemptRef, mark: str, reason: str) -> bool:
-    """Answer the request with this mark: the task cannot show its stack. False: the request is no
-    longer open.
-    """
+    """Answer the request with this mark: the task cannot show its stack. False: the request is closed."""
     _, task, token, node = attempt
 
     def decide(reply: list[str | None]) -> Verdict[bool]:

@@ -1,4 +1,4 @@
-"""What tasks wait for: other tasks, and groups of tasks. How each of them stands, and who waits."""
+"""What tasks wait for: other tasks and groups; their states, and who waits for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blueque.text.hints import of_group
 
 
 class Parent(Protocol):
-    """A task or a group for which others wait."""
+    """A task or a group that others wait for."""
 
     @property
     def name(self) -> str:
@@ -29,7 +29,7 @@ class Parent(Protocol):
 
     @property
     def watch(self) -> list[str]:
-        """The keys that say how it stands."""
+        """The keys to watch for its state."""
 
     @property
     def reads(self) -> list[Command]: ...
@@ -38,17 +38,17 @@ class Parent(Protocol):
         """Return its status from the replies to `reads`; None: it is gone."""
 
     def when_it_runs(self) -> list[Command]:
-        """Return the commands that follow when it has not ended: there is nothing to tell."""
+        """Return the commands that follow when it has not ended, so that there is nothing to tell."""
 
     def when_settled(self, replies: Sequence[Any], is_awaited: bool, now: float) -> list[Command]:
-        """Return the commands that follow when all have been told how it has ended.
+        """Return the commands that follow when all dependents know how it ended.
 
-        replies: to `reads`. is_awaited: some wait on.
+        replies: to `reads`. is_awaited: some still wait.
         """
 
 
 class TaskParent(NamedTuple):
-    """A task for which others wait."""
+    """A task that others wait for."""
 
     task: str
 
@@ -81,7 +81,7 @@ class TaskParent(NamedTuple):
 
 
 class GroupParent(NamedTuple):
-    """A group for which tasks wait."""
+    """A group that tasks wait for."""
 
     group: str
 
@@ -136,23 +136,23 @@ def parent_of(name: str) -> Parent:
 
 
 def tasks_among(names: Iterable[str]) -> list[str]:
-    """Return those of the parents that are tasks."""
+    """Return the parents that are tasks."""
     return [name for name in names if group_of(name) is None]
 
 
 def groups_among(names: Iterable[str]) -> list[str]:
-    """Return those of the parents that are groups, by the names of these."""
+    """Return the names of the parents that are groups."""
     return [group for group in map(group_of, names) if group is not None]
 
 
 def watched_of(groups: Sequence[str]) -> list[str]:
-    """Return the keys to watch that say how groups stand."""
+    """Return the keys to watch for the states of groups."""
     # The open members need no watch: a group that has ended gets one only out of the bad ones.
     return [*map(keys.group, groups), *map(keys.bad_members, groups)]
 
 
 def standing_of(groups: Sequence[str], *more: str) -> list[Command]:
-    """Return the reads that say how groups stand. more: fields that are read, too."""
+    """Return the reads for the states of groups. more: further fields to read."""
     return [
         *[("HMGET", keys.group(group), "state", "keep", "expires", *more) for group in groups],
         *[("SCARD", keys.open_members(group)) for group in groups],
@@ -161,7 +161,7 @@ def standing_of(groups: Sequence[str], *more: str) -> list[Command]:
 
 
 class GroupStanding(NamedTuple):
-    """How a group stands, as the reads of `standing_of` tell. state: None: it is gone."""
+    """The state of a group, from the reads of `standing_of`. state: None: it is gone."""
 
     state: str | None
     open_members: int
@@ -173,7 +173,7 @@ class GroupStanding(NamedTuple):
 
 
 def standings_of(groups: Sequence[str], replies: Sequence[Any]) -> dict[str, GroupStanding]:
-    """Return how each group stands, from the replies to `standing_of`."""
+    """Return the state of each group, from the replies to `standing_of`."""
     size = len(groups)
     rows = zip(replies[:size], replies[size : 2 * size], replies[2 * size :], strict=True)
     return {
@@ -240,10 +240,10 @@ class JoinedGroup(NamedTuple):
 class FoundParents(NamedTuple):
     """What the reads of `Parents` have found.
 
-    statuses: of each parent; None: it is gone, or a workflow whose tasks are not all there.
+    statuses: of each parent; None: it is gone, or an incomplete workflow.
     making: the names of these workflows. opened: the groups among the parents that are open.
-    joined: the groups that the new tasks join. awaited: how many tasks wait for them; of those only
-        whose new tasks wait for others.
+    joined: the groups that the new tasks join. awaited: how many tasks wait for each of those whose
+        new tasks wait for others.
     """
 
     statuses: dict[str, str | None]
@@ -253,10 +253,10 @@ class FoundParents(NamedTuple):
     awaited: dict[str, int]
 
     def require_open(self, joins: Joins, member_of: str | None = None) -> None:
-        """Refuse if a group does not take new tasks.
+        """Refuse new tasks for a group that does not take them.
 
-        joins: of those tasks that are made; see `joins_of`. What exists has joined before.
-        member_of: a group that takes them although it is closed: a running member makes them.
+        joins: of the tasks that are made; see `joins_of`. Existing tasks have joined before.
+        member_of: a group that takes them although it is closed, because a running member makes them.
         Raises NoSuchGroup, WrongGroup.
         """
         for group, joining in joins.items():
@@ -283,8 +283,8 @@ class FoundParents(NamedTuple):
         return after is not None and conditions_in(group, after) == conditions
 
     def require_closed(self) -> None:
-        """Refuse parents that are open groups: their later members might wait for the group whose
-        members are to wait for them.
+        """Refuse open groups as parents: their later members might wait for the group whose members
+        wait for them.
         """
         for group in self.opened:
             why = "it is open still: close it before tasks of another group wait for it"
@@ -292,7 +292,7 @@ class FoundParents(NamedTuple):
 
 
 def joins_of(tasks: Iterable[NewTask]) -> Joins:
-    """Return the groups that tasks join, and of each what those that join it wait for."""
+    """Return the groups that tasks join, and for each what its new members wait for."""
     joins: Joins = {}
     for new in tasks:
         if new.group is not None:
@@ -353,7 +353,7 @@ def enter_dependents(
 ) -> list[Command]:
     """Return the commands by which parents know who waits for them.
 
-    conditions: of each task that waits, in the order in which they are to be let go. states: the
+    conditions: of each task that waits, in the order in which they will be released. states: the
         status of each parent.
     """
     children: dict[str, list[float | str]] = {}
@@ -375,7 +375,7 @@ def enter_dependents(
 
 
 def tell_later(ended: Iterable[str], now: float) -> list[Command]:
-    """Return the commands that have `settle` tell the dependents of these parents how they ended."""
+    """Return the commands that let `settle` tell the dependents of these parents how they ended."""
     names = list(ended)
     tasks = [word for task in tasks_among(names) for word in (now, task)]
     commands: list[Command] = [("ZADD", keys.UNSETTLED_TASKS, *tasks)] if tasks else []

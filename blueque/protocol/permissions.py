@@ -1,6 +1,6 @@
-"""The roles of users in Redis: the rules of their rights, and what a user lacks of them.
+"""The roles of users in Redis: the rules of their rights, and which of them a user lacks.
 
-roles.py has the rights. One is tried behind a MULTI without an EXEC: Redis says for each command
+roles.py has the rights. A right is tried after a MULTI without an EXEC: Redis says for each command
 whether the user may run it, and runs none.
 """
 
@@ -23,10 +23,10 @@ _FOR_REPLICAS = {"publish", "wait"}  # of a setting
 
 
 class Rights(NamedTuple):
-    """What a role may do.
+    """The rights of a role.
 
-    commands: how many words each has at least, by its name, such as client|tracking. writes,
-    reads: patterns of keys; those in `reads` are only read. channels: of PUBLISH.
+    commands: the least number of words of each, by its name, such as client|tracking.
+    writes, reads: patterns of keys; those in `reads` are only read. channels: of PUBLISH.
     """
 
     commands: Mapping[str, int]
@@ -36,8 +36,9 @@ class Rights(NamedTuple):
 
 
 def rules(roles: Iterable[str], server: str = SERVERS[0]) -> list[str]:
-    """Return what ACL SETUSER takes to give a user these roles and no other rights. Its passwords
-    stay, and a new user has none.
+    """Return the arguments of ACL SETUSER that give a user these roles and no other rights.
+
+    Its passwords stay, and a new user has none.
     """
     several = [ROLES[role] for role in roles]
     commands, writes, reads, channels = (
@@ -60,11 +61,10 @@ def user_of(roles: Iterable[str]) -> str:
 
 
 def lacking(redis: Redis, role: str) -> list[str]:
-    """Return the rules of a role that this user lacks, such as +hset or ~blueque_task_*. Nothing is
-    executed; Redis notes each refusal in its ACL LOG.
+    """Return the rules of a role that this user lacks, such as +hset or ~blueque_task_*.
 
-    Raises RedisRefused: the user may not even use MULTI and EXEC, so no more can be tried; or Redis
-    is a cluster.
+    Nothing is executed; Redis records each refusal in its ACL LOG. Raises RedisRefused if the user
+    may not use MULTI and EXEC, so that no more can be tried; or if Redis is a cluster.
     """
     rights = ROLES[role]
     tried = {
@@ -98,7 +98,7 @@ def require_rights(redis: Redis, role: str, queues: Iterable[str]) -> None:
 
 
 def _tries_of(rights: Rights, without: set[str]) -> dict[str, Command]:
-    """Return for each rule of commands one with enough words: Redis counts them before it looks at
+    """Return for each rule of commands one with enough words: Redis counts them before it checks
     the rights.
     """
     found: dict[str, Command] = {}
@@ -110,8 +110,8 @@ def _tries_of(rights: Rights, without: set[str]) -> dict[str, Command]:
 
 
 def _try(redis: Redis, tried: Mapping[str, Command]) -> dict[str, RedisRefused]:
-    """Return by their rules why commands are refused for lack of a right. Raises RedisRefused: Redis
-    is a cluster.
+    """Return why commands are refused for lack of a right, by rule. Raises RedisRefused if Redis is
+    a cluster.
     """
     # Behind a MULTI, Valkey refuses a WATCH before it looks at the rights.
     before = {rule: command for rule, command in tried.items() if rule == "+watch"}
@@ -137,15 +137,16 @@ def _try(redis: Redis, tried: Mapping[str, Command]) -> dict[str, RedisRefused]:
 
 
 def _is_about(refusal: RedisRefused, rule: str) -> bool:
-    """Return whether a right is missing, and that of this rule: Redis looks at the keys and
-    channels only of a command that the user may run.
+    """Return whether the missing right is that of this rule.
+
+    Redis checks keys and channels only of a command that the user may run.
     """
     is_of_a_key = "access" in refusal.answer
     return refusal.code == "NOPERM" and is_of_a_key != rule.startswith("+")
 
 
 def _any_of(pattern: str) -> str:
-    """Return a key that a pattern fits."""
+    """Return a key that matches a pattern."""
     return pattern.replace("*", "0")
 
 

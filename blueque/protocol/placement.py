@@ -1,4 +1,4 @@
-"""The place of waiting tasks: place, bring_forward, expire. Who is told of it: wake_waiting."""
+"""The place of waiting tasks: place, bring_forward, expire; and wake_waiting."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from blueque.protocol.watches import fields_of, read_task
 class _Waiting(NamedTuple):
     """A task as one of these transactions has read it.
 
-    is_in_line: whether it stands in its line. If a pending task does not, a listener of 1.0.0 may
-        have it and be about to run it: it must not be given to another.
-    first: the task that is the next of that line, if that was asked.
+    is_in_line: whether it is in its line. If a pending task is not, a 1.0.0 listener may have it
+        and be about to run it: it must not be given to another.
+    first: the next task of that line, if that was read.
     """
 
     fields: TaskFields
@@ -59,11 +59,11 @@ def place(
     priority: int | None = None,
     is_first: bool = False,
 ) -> None:
-    """Have a waiting task wait elsewhere: in another queue, with another priority, or as the next.
+    """Let a waiting task wait elsewhere: in another queue, with another priority, or as the next.
 
-    to: the name of that queue; None: its own. priority: None: its own. is_first: as the next of its
-        line, not as the last; then it has to stand in line. A task that only gets another priority
-        may be about to be reserved: it stays with that listener. by: who asks.
+    to: the name of the queue; None: its own. priority: None: its own. by: who asks.
+    is_first: as the next of its line, not as the last; then it must be in line. A task that only
+        gets another priority may be about to be reserved: it stays with that listener.
     Raises WrongState, WrongQueue.
     """
 
@@ -117,7 +117,7 @@ def bring_forward(redis: Redis, queue: str, task: str, now: float, by: str = "")
 def expire(redis: Redis, queue: str, task: str, now: float) -> None:
     """Cancel a task that has not started in time, or move it to the queue that it names.
 
-    A task that has started once, or need not start by a time, is only taken out of the index.
+    A task that has ever started, or has no such limit, is only removed from the index.
     """
     key, listed = keys.task(task), ("ZREM", keys.EXPIRING, task)
 
@@ -179,7 +179,7 @@ def _placed(
 
 
 def _time_of(fields: TaskFields, now: float) -> float | str:
-    """Return when a scheduled task is due, and a blocked one is looked at."""
+    """Return when a scheduled task is due, or a blocked one is rechecked."""
     return now if fields.status != "scheduled" or fields.eta is None else fields.eta
 
 
@@ -196,8 +196,8 @@ def _transact(
 ) -> None:
     """Run a transaction that needs to know the place of the task in its line.
 
-    The line is not known before the task is read, so the first look guesses the default line.
-    asks_first: it needs to know, too, which task is the next of that line.
+    The line is unknown before the task is read, so the first look guesses the default line.
+    asks_first: it also needs to know the next task of that line.
     """
     line: str | None = DEFAULT
     while line is not None:
@@ -207,7 +207,7 @@ def _transact(
 def _try_in_line(
     redis: Redis, name: str, queue: str, task: str, decide: _Decide, line: str, asks_first: bool
 ) -> str | None:
-    """Return None when it is done, else the line in which the task is."""
+    """Return None when it is done, else the line of the task."""
     key = keys.line(queue, line)
 
     def decide_here(

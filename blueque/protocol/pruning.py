@@ -1,4 +1,4 @@
-"""Delete many tasks at once: prune, those that were kept long enough; purge, those that wait."""
+"""Delete many tasks at once: prune those that were kept long enough; purge those that wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FinishedTask(NamedTuple):
     """A finished task as it was seen.
 
     at: its `finished` or its `updated`, whichever is later, in Unix seconds.
-    has_dependents: other tasks wait for it, or have waited. group: the group that it has joined.
+    has_dependents: other tasks wait for it, or did. group: the group that it has joined.
     """
 
     task: str
@@ -81,11 +81,11 @@ def prune(
     floor: int = 0,
     event: Event | None = None,
 ) -> int:
-    """Delete the tasks that are still as they were seen, for which no others wait, and whose end
-    their group has noted. Return how many; 0 while a batch is open.
+    """Delete unchanged tasks that no others wait for and whose group has recorded their end.
 
+    Return how many; 0 while a batch is open.
     seen: oldest first. floor: the list must not become shorter than this.
-    event: recorded in the stream of the queue with it.
+    event: recorded in the stream of the queue along with it.
     """
     listed = FINISHED_LISTS[status](queue)
 
@@ -135,10 +135,9 @@ def purge(
     is_forced: bool = False,
     event: Event | None = None,
 ) -> int:
-    """Delete those of the tasks that are pending, scheduled or blocked, and for which no others
-    wait. Return how many.
+    """Delete the pending, scheduled and blocked tasks that no others wait for. Return how many.
 
-    is_forced: also those for which others wait; they are gone for them then. event: as for `prune`.
+    is_forced: also those that others wait for; for these they are gone. event: as for `prune`.
     """
 
     def decide(*replies: Any) -> Verdict[int]:
@@ -172,7 +171,7 @@ def purge(
 
 
 class _Deletion(Tries[*Replies]):
-    """The tries of one call that deletes tasks of a queue. event: recorded with it."""
+    """The tries of one call that deletes tasks of a queue. event: recorded along with them."""
 
     def __init__(self, look: Look[*Replies], queue: str, event: Event | None) -> None:
         super().__init__(look)
@@ -185,9 +184,9 @@ class _Deletion(Tries[*Replies]):
         chosen: Collection[str],
         entries: Sequence[Command],
     ) -> Verdict[int]:
-        """Delete the tasks that are chosen; the result is how many.
+        """Delete the chosen tasks; the result is how many.
 
-        found: all that were looked at. entries: as for `removal`.
+        found: all that were read. entries: as for `removal`.
         """
         if self.may_be_done and all(found[task].status is None for task in self._chosen):
             return Answer(len(self._chosen))
@@ -234,9 +233,7 @@ def removal(
 
 
 def ended_at(finished: str | None, updated: str | None) -> float | None:
-    """Return when a finished task ended, or when Redis learned of it, if that was later; None: its
-    hash does not say.
-    """
+    """Return when a finished task ended, or when Redis learned of it, if that was later; None: unknown."""
     # Redis may have been away for days, and the clock of the node may be behind.
     times = (seconds_of(finished), seconds_of(updated))
     return max((time for time in times if time is not None), default=None)

@@ -19,10 +19,10 @@ DAY = 86400.0
 def set_settings(
     redis: Redis, queue: str, wanted: Mapping[str, str | None], now: float, by: str = ""
 ) -> bool:
-    """Set or remove settings of a queue. False: they are so already.
+    """Set or remove settings of a queue. False: nothing changes.
 
-    wanted: the text of each setting; None: it is removed. A pause has `paused`, `paused_by` and
-        perhaps `paused_reason`; one that is there already keeps its time, and gets another reason.
+    wanted: the text of each setting; None: remove it. A pause has `paused`, `paused_by` and perhaps
+        `paused_reason`; an existing one keeps its time and gets another reason.
     """
     settings, names = keys.settings(queue), [*wanted]
 
@@ -66,7 +66,7 @@ def _event_of(written: Mapping[str, str], removed: Sequence[str], by: str, now: 
 
 
 def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
-    """Remove everything about a queue that has no tasks, listeners, feeds and schedules.
+    """Remove everything about a queue that has no tasks, listeners, feeds, schedules or open batch.
 
     Return how many of each it has, by kind. If it has any, nothing is removed.
     """
@@ -105,8 +105,9 @@ def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
 
 
 def _schedules_of(redis: Redis, queue: str) -> int:
-    """Return how many schedules make tasks of a queue. One that is made meanwhile, or makes a task,
-    enters the queue in `blueque_queues` again.
+    """Return how many schedules make tasks of a queue.
+
+    One that is made meanwhile, or makes a task, enters the queue in `blueque_queues` again.
     """
     (names,) = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
     asked: list[Command] = [("HGET", keys.schedule(name), "queue") for name in names]

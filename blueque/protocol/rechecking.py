@@ -1,4 +1,4 @@
-"""Compare one task with those for which it waits: recheck; and drop conditions: unblock."""
+"""Compare a task with those that it waits for: recheck; and drop conditions: unblock."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ LOOKS_PER_SECOND = 50  # at the blocked tasks of one queue, at most
 
 
 class Rechecked(NamedTuple):
-    """What `recheck` has found and done.
+    """The result of `recheck`.
 
-    status: that the task has now; None: it is gone, or the entry in the queue was out of date.
+    status: of the task now; None: it is gone, or the entry in the queue was out of date.
     waits: it waits for one of the parents. is_changed: it has another status than before.
     is_parent: others wait for it.
     """
@@ -50,9 +50,9 @@ def tell(redis: Redis, task: str, parent: Parent, now: float) -> Rechecked:
 
 
 def recheck(redis: Redis, queue: str, task: str, now: float) -> str:
-    """Compare the conditions of a blocked task with what its parents are now, and let it go, cancel
-    it, or have it wait on. Return the status that it has then; `stale`: it is not blocked, and its
-    entry in this queue was dropped.
+    """Compare the conditions of a blocked task with its parents, and release, cancel or keep it.
+
+    Return its new status; `stale`: it is not blocked, and its entry in this queue was dropped.
     """
     (reply,) = redis.read(("HGETALL", keys.conditions(task)))
     parents = unmet(as_hash(reply))
@@ -69,7 +69,8 @@ def _recheck(
     queue: str | None = None,
     with_result: bool = False,
 ) -> Rechecked:
-    """queue: in which the time of the task has come; None: it is told of the end of its parent.
+    """queue: in which the time of the task has come; None: its parent has ended.
+
     with_result: read the result of the parent.
     """
     reading = _Reading(task, parents, queue, with_result)
@@ -155,8 +156,9 @@ class _Reading:
 def _decided(
     redis: Redis, compared: Comparison, by: str, now: float
 ) -> tuple[list[Command], str | None]:
-    """Return what follows for the task from its conditions, and the status that it has then. by: the
-    parent that has ended; empty: the time of the task has come.
+    """Return what follows for the task from its conditions, and its new status.
+
+    by: the parent that has ended; empty: the time of the task has come.
     """
     task, fields, commands = compared.task, compared.fields, compared.commands(now, not by)
     if fields.status != "blocked":
@@ -173,11 +175,11 @@ def _decided(
 def unblock(
     redis: Redis, queue: str, task: str, now: float, by: str, parents: Collection[str] | None = None
 ) -> str:
-    """Drop conditions of a blocked task, as a person wants it. Return the status that it has then.
+    """Drop conditions of a blocked task for a person. Return its new status.
 
     by: the person. parents: those on these tasks; None: all of them.
-    Raises WrongState, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
-    there, unless it still waits for the rest of them.
+    Raises WrongState, WrongQueue; WrongGroup for a task of an incomplete workflow, unless it still
+        waits for the rest of it.
     """
     (group,) = redis.read(("HGET", keys.task(task), "group"))
     groups, own_gate = ([] if group is None else [group]), condition_on(gate_of(group or ""))

@@ -1,6 +1,6 @@
 """After a listener has died, or Redis has lost data: recover, lose, adopt, restore, reassert.
 
-Each handles one task and is safe to repeat. Any number of judges may do the same at the same time.
+Each handles one task and is safe to repeat. Any number of judges may do the same at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from blueque.protocol.watches import read_task
 
 
 class Loss(NamedTuple):
-    """What is recorded of an attempt that is given up.
+    """The record of an attempt that is given up.
 
     error: a sentence. facts: further fields, such as lost_node and last_seen.
     """
@@ -44,13 +44,13 @@ def recover(
     now: float,
     dead_claimant: str | None = None,
 ) -> str | None:
-    """Handle one entry in the list of a dead listener. Return what was done: `released`, `dropped`,
-    or None: the entry was gone.
+    """Handle one entry in the list of a dead listener. Return `released`, `dropped`, or None: it
+    was gone.
 
-    A task that had not started is the next in line again. A started task is left as it is, and
-    `started` is returned. A task that a listener of 1.0.0 has claimed is left, too: `claimed`.
+    A task that had not started is next in line again. A started task stays as it is: `started`. So
+    does a task that a 1.0.0 listener has claimed: `claimed`.
     instance: of the registration, which says dead; None for a listener without a registration.
-    dead_claimant: a listener of 1.0.0 that the caller knows to be dead, so that its claim is void.
+    dead_claimant: a 1.0.0 listener that is known to be dead, so that its claim is void.
     """
     reserved, key = keys.reserved(queue, node), keys.task(task)
 
@@ -112,14 +112,14 @@ def lose(
     now: float,
     is_ours: bool = False,
 ) -> str | None:
-    """Give up a started attempt whose process is gone and has left no exit record.
+    """Give up a started attempt whose process is gone without an exit record. Return its new status.
 
-    Return the status that the task has now: pending when its policy allows another attempt; failed,
-    with error type `lost` or, after too many losses, `poison`; cancelled when that was asked for;
-    None: the attempt had ended, or is another listener's by now.
+    It is pending if its policy allows another attempt; failed with error type `lost` or, after too
+    many losses, `poison`; or cancelled if that was requested. None: the attempt had ended, or
+    another listener has it.
     instance: of the registration of the node, which says dead, or alive if `is_ours`; None: there
         is no registration.
-    default: the policy of a task that has none of its own.
+    default: the policy of a task that has none.
     """
     queue, task, token, node = attempt
     state = "alive" if is_ours else "dead"
@@ -161,10 +161,10 @@ def _lose_look(queue: str, task: str, node: str) -> Look[list[str | None], int, 
 def adopt(
     redis: Redis, attempt: AttemptRef, node: str, instance: str, now: float
 ) -> dict[str, str] | None:
-    """Take over a started attempt from a dead listener. Return the fields of the task; None:
-    another listener was first.
+    """Take over a started attempt from a dead listener. Return the fields of the task.
 
-    attempt: as the caller has seen it, with the listener that it knows to be dead.
+    None: another listener was first.
+    attempt: as seen, with the listener that is known to be dead.
     node, instance: of the listener that takes over.
     Raises NotRegistered.
     """
@@ -206,7 +206,7 @@ def restore(
 ) -> dict[str, str] | None:
     """Take back a task that was declared lost although its process is alive. Return its fields.
 
-    None: the attempt is not the newest any more, or the task has ended in another way.
+    None: the attempt is no longer the newest, or the task has ended otherwise.
     Raises NotRegistered.
     """
     queue, task, token, node = attempt
@@ -249,10 +249,9 @@ def reassert(
     now: float,
     since: str | None = None,
 ) -> dict[str, str] | None:
-    """Put back a running attempt that Redis has lost, as after a failover. Return the fields of the
-    task.
+    """Put back a running attempt that Redis has lost, as after a failover. Return the fields of the task.
 
-    ours: the fields of the task as its listener knows them, pid and token among them.
+    ours: the fields of the task as its listener knows them, including pid and token.
     since: the instance under which the listener began to watch the attempt.
     None: another attempt has begun, the task has ended, or it is another task with that id.
     Raises NotRegistered.
@@ -294,7 +293,7 @@ def _without_outcome(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def _waits_no_more(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
-    """Return the commands that take a task from where it would be if it waited."""
+    """Return the commands that remove a task from where it would be if it waited."""
     line = line_of(fields.get("priority"), fields.get("needs"))
     return [
         ("LREM", keys.line(queue, line), 0, task),
@@ -304,8 +303,8 @@ def _waits_no_more(queue: str, task: str, fields: Mapping[str, str]) -> list[Com
 
 
 def _takes_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
-    """Return the commands that take lock and place of a running attempt again, even if both have
-    been given to another task meanwhile.
+    """Return the commands that take lock and place of a running attempt again, even if another task
+    has both by now.
     """
     commands: list[Command] = []
     if "lock" in fields:
@@ -325,7 +324,7 @@ def _reassert_look(
 def _may_be_reasserted(
     task: str, fields: Mapping[str, str], ours: Mapping[str, str], is_lasting: bool
 ) -> bool:
-    """Return whether the task in Redis is gone, or is an earlier state of our task, or was made again.
+    """Return whether the task in Redis is gone, an earlier state of our task, or was made again.
 
     is_lasting: we have not been declared dead since we began to watch the attempt.
     """
@@ -350,7 +349,7 @@ def _may_be_reasserted(
 
 
 def _plain(task: str, fields: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return the parameters as they were given: each encryption of them is another one."""
+    """Return the parameters as they were given, because each encryption of them differs."""
     return Task(task, fields).plain("parameters")
 
 

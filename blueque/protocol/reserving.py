@@ -42,10 +42,10 @@ class Popped(NamedTuple):
 def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = None) -> Popped:
     """Move the next task id of a line into the list of the listener.
 
-    line: None when the caller does not know which lines there are; then it is the default one if
-        there is no other. The id is only a hint: `reserve` it next.
+    The id is only a hint: `reserve` it next.
+    line: None: the lines are unknown; take from the default one if there is no other.
     Raises NotRegistered; OutcomeUnknown when the reply was lost: look through the list of the
-    listener then.
+        listener then.
     """
 
     def decide(
@@ -79,7 +79,7 @@ def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = N
 
 
 class _Room(NamedTuple):
-    """What has to be free for a task: its lock, and a place among those that the queue may run."""
+    """What must be free for a task: its lock, and a running place in its queue."""
 
     lock: str | None = None
     is_limited: bool = False
@@ -89,7 +89,7 @@ class _Offer(NamedTuple):
     """What the listener has set aside for the task.
 
     is_met: whether its node has free what the task needs. resources: those of the line from which
-        the task was popped; None: not known.
+        the task was popped; None: unknown.
     """
 
     is_met: bool
@@ -110,18 +110,17 @@ def reserve(
     line: str | None = None,
     newest: Mapping[str | None, int] | None = None,
 ) -> dict[str, str] | None:
-    """Reserve a popped task for a new attempt and return its fields; None: the task was not
-    available, and its hint is dropped.
+    """Reserve a popped task for a new attempt and return its fields. None: it was not available.
 
-    A task that an earlier life of this listener has reserved or started is left as it is: None, and
-    its hint stays.
+    Its hint is dropped then. A task that an earlier life of this listener has reserved or started
+    stays as it is: None, and its hint stays.
     attempt: its token is random, and new for each attempt.
-    is_met: False when our node does not have free what the task needs: then it is put back.
-    line: from which the task was popped; what its tasks need is set aside. None: not known.
-    newest: the number of the newest attempt in our spool, by `created` of the task: Redis may have
-        forgotten it; at None, of those whose end was not reported, whatever their `created`.
-    Raises NotFree when the task is back at the head of its line, because what it needs is taken,
-    or because its `start_before` has passed: `expire` it.
+    is_met: False when our node does not have free what the task needs: it is put back.
+    line: from which the task was popped; what its tasks need is set aside. None: unknown.
+    newest: the number of the newest attempt in our spool, by `created` of the task, because Redis
+        may have forgotten it; at None, of those whose end was not reported.
+    Raises NotFree when the task is back at the head of its line, because what it needs is in use,
+        or because its `start_before` has passed: `expire` it.
     """
     resources = None if line is None else (needs_of(line) or Needs()).resources
     offer, room = _Offer(is_met, resources), _Room()
@@ -223,7 +222,7 @@ def _reservation(
     room: _Room,
     now: float,
 ) -> Change[_Reserved]:
-    """Return the commands that reserve the task, and its fields then."""
+    """Return the commands that reserve the task, and its new fields."""
     queue, task, token, node = attempt
     assert token is not None, "every attempt of ours has a token"
     latest = max(newest.get(fields.get("created", ""), 0), newest.get(None, 0))
@@ -263,9 +262,9 @@ def wait(
     """Wait for a marker and take it. Return its key; None: none came, or the wait was given up.
 
     listeners: the queue and the node of each registration of this listener.
-    is_answered: waits until the connection has a reply. False gives up and closes the connection:
-        a late reply must not be taken for that to another command. A marker may be lost with it:
-        look for work then.
+    is_answered: waits until the connection has a reply. False gives up and closes the connection,
+        because a late reply must not be taken for that to another command. A marker may be lost
+        with it: look for work then.
     is_idle: wait for the wake-up markers of these queues too, not only for orders.
     """
     markers = [keys.wake(queue) for queue, _ in listeners] if is_idle else []
@@ -288,8 +287,8 @@ def wait(
 
 
 def wake(redis: Redis, queue: str, node: str | None = None) -> None:
-    """Wake one idle listener of the queue, or this one. There is one marker at most, so this is safe
-    at any time.
+    """Wake one idle listener of the queue, or this one. There is at most one marker, so this is
+    always safe.
     """
     # Twice has the same effect as once, so it may be repeated like a read.
     marker = keys.wake(queue) if node is None else keys.orders(queue, node)

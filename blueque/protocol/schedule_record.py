@@ -1,4 +1,4 @@
-"""The record of a schedule: how the transactions of schedules look at it, and move it on."""
+"""The record of a schedule: how the transactions of schedules read it and move it on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def whole_number(record: Mapping[str, str], field: str) -> int:
 
 
 def next_of(name: str, definition: Definition, last: int) -> tuple[int, int] | None:
-    """Return what comes after a planned time, and when."""
+    """Return the planned time after this one, and when it is due."""
     planned = definition.rule.next_after(last)
     return None if planned is None else (planned, definition.at(name, planned))
 
@@ -47,7 +47,7 @@ def moved_on(
     occurrences: Sequence[Occurrence],
     now: float,
 ) -> list[Command]:
-    """Return the commands that move a schedule on. following: what is next, and when."""
+    """Return the commands that move a schedule on. following: the next planned time, and when it is due."""
     nexts = {} if following is None else {"planned": following[0], "at": following[1]}
     over: list[Command] = [("HDEL", keys.schedule(name), "planned", "at")]
     return [
@@ -60,7 +60,7 @@ def moved_on(
 def noted(
     name: str, fields: Mapping[str, Any], occurrences: Sequence[Occurrence], now: float
 ) -> list[Command]:
-    """Return the commands that write fields of a record, and what came of planned times."""
+    """Return the commands that write fields of a record, and what became of planned times."""
     key, listed = keys.schedule(name), keys.occurrences(name)
     counts: Counter[str] = Counter()
     for occurrence in occurrences:
@@ -74,7 +74,7 @@ def noted(
 
 
 def told(name: str, queue: str, what: str, by: str, now: float, why: str | None = None) -> Command:
-    """Return the command that records what a person has done to a schedule as an event of its queue."""
+    """Return the command that records what a person did to a schedule as an event of its queue."""
     return record_in_queue(
         queue, Event(f"schedule_{what}", by, now, {"schedule": name, "why": why})
     )

@@ -1,7 +1,7 @@
-"""Recurring tasks: set_schedule, delete_schedule. What makes their tasks is in occurrences.py.
+"""Recurring tasks: set_schedule, delete_schedule. occurrences.py makes their tasks.
 
-A change of a schedule says what it writes: Define, Pause or Resume. Its `of` returns that; or, if
-there is nothing to change, whether it is as this change would have left it.
+A change of a schedule is a Define, Pause or Resume. Its `of` returns what to write; or, if there is
+nothing to change, whether the schedule is as this change would leave it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _OF_PAUSE = ("paused", "paused_by", "paused_reason")
 class _Written(NamedTuple):
     """What a change writes.
 
-    outcome: `new`, `changed`, `paused` or `resumed`. commands: those that write the record, and that
-        move it on. event, why: for the stream of its queue.
+    outcome: `new`, `changed`, `paused` or `resumed`. commands: those that write the record and move
+        it on. event, why: for the stream of its queue.
     """
 
     outcome: str
@@ -52,7 +52,7 @@ class _Written(NamedTuple):
 
 
 class Define(NamedTuple):
-    """Make a schedule, or define it anew.
+    """Create a schedule, or redefine it.
 
     origin: `file` or `hand`; only the same may change it. only_new: refuse to change one.
     """
@@ -121,7 +121,8 @@ class Pause(NamedTuple):
 class Resume(NamedTuple):
     """End the pause of a schedule.
 
-    catches_up: what was due during the pause comes as after an outage; otherwise it is missed.
+    catches_up: make tasks for times that were due during the pause, as after an outage; otherwise
+        they are missed.
     """
 
     catches_up: bool = False
@@ -148,11 +149,11 @@ class Resume(NamedTuple):
 
 
 def set_schedule(redis: Redis, name: str, change: Define | Pause | Resume, by: str) -> str:
-    """Make, change, pause or resume a schedule. Return `new`, `changed`, `paused` or `resumed`; or
-    `same`, if there was nothing to change.
+    """Create, change, pause or resume a schedule.
 
+    Return `new`, `changed`, `paused` or `resumed`; or `same`, if there was nothing to change.
     Raises WrongSchedule; NoSuchSchedule to pause or resume it; InvalidInput for a rule that has no
-    time left.
+        time left.
     """
     tries, outcome = Tries(whole_look(name)), "same"
 
@@ -202,7 +203,7 @@ def _of_other(origin: str | None) -> str:
 
 
 def _due_by(name: str, definition: Definition, last: int, now: float) -> int:
-    """Return a time up to which all planned times are due, and later than which none is."""
+    """Return a time up to which all planned times are due, and after which none is."""
     last = max(last, int(now) - definition.jitter)
     while (following := next_of(name, definition, last)) is not None and following[1] <= now:
         last = following[0]
@@ -210,7 +211,8 @@ def _due_by(name: str, definition: Definition, last: int, now: float) -> int:
 
 
 def _missed(record: Mapping[str, str], until: int, now: float, why: str) -> list[Occurrence]:
-    """Return what to write of the undecided planned times up to `until`. No task comes of them any more.
+    """Return what to write about undecided planned times up to `until`, which get no tasks.
+
     Of many, 10,000 are counted.
     """
     first = whole_number(record, "planned")

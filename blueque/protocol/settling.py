@@ -1,4 +1,4 @@
-"""Tell tasks how those have ended for which they wait: settle."""
+"""Tell tasks how those that they wait for have ended: settle."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ DEPENDENTS_AT_ONCE = 100  # dependents that one `settle` tells
 
 
 class Settled(NamedTuple):
-    """What one `settle` has done.
+    """The result of one `settle`.
 
-    removed: how many dependents the parent does not know any more. waiting: how many wait on,
-        although it has ended. freed, cancelled: how many of all these have another status now.
-    is_over: no other has to be told. ended: those that were cancelled, and for which others wait.
-    refused: dependents with a key of a wrong type, and what Redis says; they were left out.
+    removed: how many dependents the parent no longer knows.
+    waiting: how many still wait, although it has ended.
+    freed, cancelled: how many of all these have a new status.
+    is_over: all have been told. ended: those that were cancelled and that others wait for.
+    refused: dependents with a key of a wrong type, and the answer of Redis; they were left out.
     """
 
     removed: int = 0
@@ -36,14 +37,14 @@ class Settled(NamedTuple):
 
 
 def settle(redis: Redis, task: str, now: float) -> Settled:
-    """Tell up to a hundred dependents of a task how it has ended, one after the other, and let go
-    of those that have nothing left to wait for.
+    """Tell up to a hundred dependents of a task how it ended, one by one, and release those that
+    have nothing left to wait for.
     """
     return tell_dependents(redis, "settle", TaskParent(task), now)
 
 
 def tell_dependents(redis: Redis, name: str, parent: Parent, now: float) -> Settled:
-    """Do what `settle` does, for a task or a group. name: of the transaction."""
+    """Do as `settle`, for a task or a group. name: of the transaction."""
     left = next_dependents(redis, name, parent, now)
     if not left:
         return Settled()
@@ -76,8 +77,9 @@ def tell_dependents(redis: Redis, name: str, parent: Parent, now: float) -> Sett
 
 
 def next_dependents(redis: Redis, name: str, parent: Parent, now: float) -> list[str]:
-    """Return up to a hundred dependents that are to be told how a task or a group has ended. If
-    there are none, note that all were told. name: of the transaction.
+    """Return up to a hundred dependents that must be told how a task or a group ended.
+
+    If there are none, record that all were told. name: of the transaction.
     """
 
     def decide(*replies: Any) -> Verdict[list[str]]:

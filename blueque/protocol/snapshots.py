@@ -96,7 +96,7 @@ def _lists(snapshot: str, lined: Sequence[str], held: Sequence[str]) -> AnyLook:
 
 
 def thaw(redis: Redis, snapshot: str, copies: Sequence[str]) -> bool:
-    """Remove a snapshot before its time. False: it was gone already.
+    """Remove a snapshot before it expires. False: it was gone already.
 
     copies: the keys of its parts.
     """

@@ -1,4 +1,4 @@
-"""Create tasks from a running one: spawn; and those that it leaves when it is complete."""
+"""Create tasks from a running one: spawn; and tasks that it creates when it is complete."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SPAWNED_AT_ONCE = 200  # tasks that one `spawn` makes
 
 
 class Spawning:
-    """The tasks that a running task makes: what to watch and to read for them, and how they come to be.
+    """The tasks that a running task creates: what to watch and read for them, and their commands.
 
-    tasks: at most `most`, with at most 100 parents and 4 MiB of parameters together. One of them may
-        wait for another that comes before it.
+    tasks: at most `most`, with at most 100 parents and 4 MiB of parameters together. One of them
+        may wait for an earlier one.
     Raises InvalidInput, WrongGroup.
     """
 
@@ -48,7 +48,7 @@ class Spawning:
         self._of_parents = reads.add(self._parents.reads)
 
     def new(self, replies: Sequence[Any]) -> list[NewTask]:
-        """Return the tasks that are not there and that no attempt has made before."""
+        """Return the tasks that do not exist and that no attempt has made before."""
         (were_made,) = replies[self._were_made]
         rows = zip(self._tasks, were_made, replies[self._exist], strict=True)
         return [each for each, was, exists in rows if not (was or exists)]
@@ -68,8 +68,10 @@ class Spawning:
         return creation(new, states, now)
 
     def of_ended(self, replies: Sequence[Any], now: float) -> tuple[list[Command], bool]:
-        """Return the commands that make the tasks when the task is complete, and whether one of them
-        waits for it. A parent that is not in Redis is gone.
+        """Return the commands that create the tasks when the task is complete, and whether one
+        waits for it.
+
+        A parent that is not in Redis is gone.
         """
         if not self._tasks:
             return [], False
@@ -85,13 +87,13 @@ class Spawning:
 
 
 def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewTask], now: float) -> list[bool]:
-    """Create tasks of any queues from a running attempt. Tell for each whether this EXEC made it: not
-    one that an attempt of the task has made before, even if it has been deleted since.
+    """Create tasks of any queues from a running attempt. Return for each whether this EXEC created it.
 
-    tasks: at most 200, as for `Spawning`. They join the group in their options; that of the running
-        task takes them, too, if it is closed, for it does not end before that task.
-    Raises NotOwner; NoSuchTask for a parent that is not in Redis; NoSuchGroup,
-        WrongGroup for a group that does not take the task; InvalidInput.
+    A task that an attempt has made before is not made again, even if it was deleted since.
+    tasks: at most 200, as for `Spawning`. They join the group in their options. The group of the
+        running task takes them even if it is closed, because it does not end before that task.
+    Raises NotOwner; NoSuchTask for a parent that is not in Redis; NoSuchGroup, WrongGroup for a
+        group that does not take the task; InvalidInput.
     """
     task = attempt.task
     spawning = Spawning(task, tasks, SPAWNED_AT_ONCE)
@@ -133,14 +135,15 @@ def _parents_of(tasks: Sequence[NewTask]) -> Parents:
 
 
 def _states(statuses: Mapping[str, str | None], new: Sequence[NewTask]) -> dict[str, str | None]:
-    """Return the status of each parent once the new tasks are there."""
+    """Return the status of each parent once the new tasks exist."""
     made = {each.task for each in new}
     return {parent: "pending" if parent in made else status for parent, status in statuses.items()}
 
 
 def _marked_gone(new: NewTask, gone: Collection[str]) -> NewTask:
-    """Return a new task with the marks of the conditions on tasks that are gone. The marks stay even
-    if one of these is made later: it could wait for the new task.
+    """Return a new task with marks for conditions on tasks that are gone.
+
+    The marks stay even if one of these is made later: it could wait for the new task.
     """
     marks = {
         parent: mark(kind, None) or kind if parent in gone else kind

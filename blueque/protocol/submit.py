@@ -18,9 +18,7 @@ from blueque.protocol.watches import read_task
 
 
 def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[str] | None:
-    """Put up to `limit` tasks whose eta has come in line, earliest first; return their ids, or None
-    if nothing was due.
-    """
+    """Put up to `limit` due tasks in line, earliest first; return their ids, or None if none was due."""
     (due,) = redis.read(("ZRANGEBYSCORE", keys.scheduled(queue), "-inf", now, "LIMIT", 0, limit))
     if not due:
         return None
@@ -86,10 +84,10 @@ def _promote(
 def delete(
     redis: Redis, queue: str, task: str, is_forced: bool = False, event: Event | None = None
 ) -> bool:
-    """Remove a finished task for good. False: it was gone already.
+    """Delete a finished task. False: it was gone already.
 
-    is_forced: even if others wait for it; it is gone for them then. event: for the stream of the
-        queue; None: it is told nothing.
+    is_forced: even if others wait for it; for these it is gone. event: for the stream of the queue,
+        if any.
     Raises WrongState, WrongQueue, HasDependents.
     """
 

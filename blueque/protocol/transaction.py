@@ -6,8 +6,8 @@ The look (WATCH and the reads) is one write, the change (MULTI ... EXEC) another
 function: it gets the replies and returns an `Answer` or a `Change`. If the caller knows which
 transaction comes next on this connection, the look of that one is sent with our EXEC.
 
-Every `decide` recognises what an earlier EXEC of the same call has done. So when the reply to an
-EXEC is lost, the transaction runs again and finds either its own success or the state from before:
+Every `decide` recognises what an earlier EXEC of the same call has done. When the reply to an EXEC
+is lost, the transaction runs again and finds either its own success or the state from before. So
 nothing is done twice and nothing is guessed. A write that arrives after we gave up on it is refused
 by Redis itself, because its watched key has changed by then.
 
@@ -87,7 +87,7 @@ Verdict: TypeAlias = Answer[Result] | Change[Result]
 
 
 class _Replicas:
-    """The replicas that have to confirm a transaction.
+    """The replicas that must confirm a transaction.
 
     wait: the command that asks how many have.
     """
@@ -133,16 +133,16 @@ def transact(
     """Run one guarded transaction and return its result.
 
     decide: takes one argument for each of the reads; raises to refuse.
-    next_look: that of the transaction which is to come next on this connection. If another comes
-        first, it is given up.
-    again: returns the look for every try after the first, where the first leaves out reads that
-        only recognise an earlier success. It is told whether an EXEC may have been executed.
+    next_look: of the transaction that comes next on this connection. If another comes first, it is
+        given up.
+    again: returns the look for every try after the first, if the first leaves out reads that only
+        recognise an earlier success. It takes whether an EXEC may have been executed.
     meanwhile: called while Redis executes, once for each EXEC; must neither raise nor use this
         connection.
     repeatable: False when `decide` cannot recognise its own success: a lost reply then raises
         OutcomeUnknown at once.
-    Raises RedisAway when nothing was written, OutcomeUnknown when that cannot be known,
-    NotReplicated, RedisRefused, Contended.
+    Raises RedisAway when nothing was written, OutcomeUnknown when that is unknown, NotReplicated,
+        RedisRefused, Contended.
     """
     patience = Patience(redis.patience, redis.sleep)
     has_to_wait = redis.settings.replicas and name not in REPEATED
@@ -198,7 +198,7 @@ def _unknown(name: str, look: AnyLook, error: Exception) -> OutcomeUnknown:
 
 
 def _is_forbidden(error: RedisAway) -> bool:
-    """Return whether this user may not ask for replicas, so that another try is in vain."""
+    """Return whether this user may not ask for replicas, so that another try is useless."""
     refusal = error.refusal if isinstance(error, NotReplicated) else None
     return refusal is not None and refusal.code == "NOPERM"
 
@@ -237,7 +237,7 @@ def _decide(
 def _decide_ahead(
     replies: list[Any], decide: Callable[[*Replies], Verdict[Result]]
 ) -> Change[Result] | None:
-    """Return the change that the replies to a look sent ahead lead to; None: look again.
+    """Return the change that follows from the replies to a look sent ahead; None: look again.
 
     An Answer or a refusal from an old look may be out of date, and no EXEC would show it.
     """
@@ -284,7 +284,7 @@ def _execute(
 
 
 def _is_of_a_record(reply: Any) -> bool:
-    """Return whether a command failed that records what only people read: no task stops for that."""
+    """Return whether the failed command only records something for people: no task stops for that."""
     return isinstance(reply, RedisRefused) and reply.command.partition(" ")[2].startswith(_RECORDS)
 
 

@@ -32,8 +32,8 @@ class Reads:
 def absence(task: str, is_drawn: bool = False) -> Look[*tuple[int, ...]]:
     """For enqueue and schedule: is the id new?
 
-    is_drawn: it was drawn at random for this call. Then no task has it, and the watch alone refuses
-        a late write: only a further try of the call has to ask.
+    is_drawn: it is random. Then no task has it, and the watch alone refuses a late write; only a
+        further try of the call must ask.
     """
     key = keys.task(task)
     return Look((key,), () if is_drawn else (("EXISTS", key),), task)

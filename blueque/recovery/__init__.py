@@ -1,5 +1,5 @@
-"""Which listeners are dead, what is done with their tasks, and which finished tasks are deleted.
+"""Finds dead listeners, recovers their tasks, and deletes old finished tasks.
 
-May import: listener/ and what is below it. Begin with judge.py. group_settling.py is about groups of
-tasks.
+May import: listener/ and what is below it. Begin with judge.py. group_settling.py is about groups
+of tasks.
 """

@@ -1,4 +1,4 @@
-"""Dependents: sees to it that tasks learn of the ends for which they wait."""
+"""Dependents: makes sure that tasks learn of the ends that they wait for."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ RECHECKED = 100  # blocked tasks of a queue that one look compares
 
 
 class Dependents:
-    """Settles the ends of tasks for which others wait, and compares blocked tasks with what they
-    wait for. Any number may do so at the same time.
+    """Settles the ends of tasks that others wait for, and rechecks blocked tasks.
 
-    A task with a key of a wrong type is left alone for a minute: others must not wait for it.
+    Any number may do so at the same time. A task with a key of a wrong type is left alone for a
+    minute, so that others need not wait for it.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -40,7 +40,7 @@ class Dependents:
 
     @property
     def limit(self) -> int:
-        """How many ends a look asks for, so that it finds some that are not left alone."""
+        """How many ends to ask for, so that some of them are not left alone."""
         return ENDS_AT_ONCE + len(self._refused.names())
 
     def note(self, tasks: Iterable[str]) -> None:
@@ -49,16 +49,18 @@ class Dependents:
         self._ended |= dict.fromkeys(task for task in tasks if task not in refused)
 
     def look(self) -> bool:
-        """Find ends that those whose tasks they were have not settled. Return whether there may be
-        more. Raises what Redis does.
+        """Find ends that their own listeners have not settled. Return whether there may be more.
+
+        Raises what Redis raises.
         """
         found = unsettled_tasks(self._redis, time.time() - GRACE, self.limit)
         self.note(found)
         return len(found) >= ENDS_AT_ONCE and self.has_work
 
     def step(self) -> bool:
-        """Tell up to a hundred dependents of one task how it has ended. Return whether there is more
-        to do. Raises what Redis does.
+        """Tell up to a hundred dependents of one task how it ended. Return whether there is more to do.
+
+        Raises what Redis raises.
         """
         if self._ended:
             task = next(iter(self._ended))
@@ -78,14 +80,17 @@ class Dependents:
         return self.has_work
 
     def step_of_groups(self) -> bool:
-        """Do the same for members of groups that have ended, and for groups. Return whether there
-        is more to do. Raises what Redis does.
+        """Do the same for ended members of groups, and for groups. Return whether there is more to do.
+
+        Raises what Redis raises.
         """
         return settle_groups_step(self._redis, time.time(), self._groups)
 
     def recheck(self, queues: Sequence[str]) -> bool:
-        """Compare the blocked tasks of these queues whose turn it is, a hundred of each at most.
-        Return whether a queue has any. Raises what Redis does.
+        """Compare the blocked tasks of these queues that are due, at most a hundred of each, with
+        their parents.
+
+        Return whether a queue has any. Raises what Redis raises.
         """
         blocked = with_blocked_tasks(self._redis, queues)
         now = time.time()
@@ -106,7 +111,7 @@ class Dependents:
             log.debug("recheck task=%s: %s", task, error)
 
     def _leave_alone(self, task: str, error: RedisRefused) -> None:
-        """Note a task with a key of a wrong type; raise any other error."""
+        """Remember a task with a key of a wrong type; raise any other error."""
         if not error.is_wrong_type:
             raise error
         log.warning("leaving task=%s alone, and the tasks that wait for it: %s", task, error)

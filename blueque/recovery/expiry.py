@@ -18,17 +18,18 @@ SOON = 1.0  # seconds after which a task is looked at again that a listener has 
 
 
 class Expiry:
-    """Looks at the tasks of all queues that must start by a time. The reservation of a task refuses
-    what is late, so nothing depends on how often this is done.
+    """Handles the tasks of all queues that must start by a time.
+
+    The reservation of a task refuses late ones, so nothing depends on how often this runs.
     """
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     def step(self) -> float:
-        """See to a hundred tasks whose time is over. Return in how many seconds to look again.
+        """Handle a hundred tasks whose time is over. Return in how many seconds to look again.
 
-        It takes one round trip when there is nothing to do. Raises what Redis does.
+        It takes one round trip when there is nothing to do. Raises what Redis raises.
         """
         try:
             return self._step()

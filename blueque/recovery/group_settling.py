@@ -1,4 +1,4 @@
-"""What has to be done for members of groups that have ended, and for groups."""
+"""Work that is due for ended members of groups, and for groups."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ class GroupsLeftAlone:
 
 
 def settle_groups_step(redis: Redis, now: float, left_alone: GroupsLeftAlone | None = None) -> bool:
-    """Note which members of groups have ended, end groups, and tell their dependents: at most 100
-    members, ten groups, 100 dependents of each, and 100 cancels in all; and note at most 1,000
-    members of each group that ended untold. Return whether there is more to do.
+    """Record which members of groups have ended, end groups, and tell their dependents. Return
+    whether there is more to do.
 
-    Any number of programs may do it at once. It takes one round trip when there is nothing to do.
-    A key of a wrong type stops only the group or the member that has it. left_alone: from one step
-    to the next, so that any number of these keep no other from its turn.
+    It handles at most 100 members, ten groups, 100 dependents of each, and 100 cancellations; and
+    records at most 1,000 members of each group that ended unnoticed. Any number of programs may do
+    it at once. It takes one round trip when there is nothing to do. A key of a wrong type stops
+    only the group or the member that has it.
+    left_alone: passed from one step to the next, so that any number of these delay no other.
     """
     left = left_alone or GroupsLeftAlone()
     skipped, refused = left.members.names(), left.groups.names()
@@ -65,7 +66,7 @@ def settle_groups_step(redis: Redis, now: float, left_alone: GroupsLeftAlone | N
 
 
 def _settle_members(redis: Redis, tasks: Sequence[str], left: GroupsLeftAlone) -> bool:
-    """Note the ends of members of any groups. Return whether some were noted."""
+    """Record the ends of members of any groups. Return whether there were any."""
     members: dict[str, list[str]] = {}
     for member in groups.look_at(redis, tasks):
         # Without a group, it is gone: only its entry is dropped.
@@ -97,7 +98,7 @@ def _warn_once(group: str, reason: str) -> None:
 
 
 class _Looks:
-    """What one step does for groups. done: those that it could look at."""
+    """The work of one step for groups. done: those that it could read."""
 
     def __init__(self, redis: Redis, now: float, left: GroupsLeftAlone) -> None:
         self._redis, self._now, self._left = redis, now, left
@@ -106,7 +107,7 @@ class _Looks:
         self._cancelled: list[str] = []
 
     def look(self, group: str, score: float) -> None:
-        """Look at a group whose time has come."""
+        """Handle a group whose time has come."""
         try:
             self.is_more = self._look(group, score) or self.is_more
             self.done.append(group)
@@ -137,16 +138,18 @@ class _Looks:
         return bool(score) and self._has_noted(group)
 
     def _has_dropped(self, group: str) -> bool:
-        """Look at a hundred of those who still wait for a group that ended long ago, from a random
-        one on. Return whether some are gone.
+        """Check a hundred tasks that still wait for a group that ended long ago, from a random one on.
+
+        Return whether some are gone.
         """
         size = unsettled_groups.count_waiting(self._redis, group)
         first = random.randrange(max(size - DEPENDENTS_AT_ONCE, 0) + 1)
         return recheck_dependents(self._redis, GroupParent(group), self._now, first).removed > 0
 
     def _has_noted(self, group: str) -> bool:
-        """Note open members that have ended although nothing told us, as after a 1.0.0 listener, as
-        long as some are found. Return whether there is more to do.
+        """Record open members that have ended unnoticed, as after a 1.0.0 listener, while some are found.
+
+        Return whether there is more to do.
         """
         return all(self._note(group, self._pick(group)) for _ in range(ENDED_AT_ONCE // PICKED))
 
@@ -154,7 +157,7 @@ class _Looks:
         return groups.look_at(self._redis, groups.pick(self._redis, group, PICKED))
 
     def _note(self, group: str, picked: Sequence[Member]) -> list[str]:
-        """Note those members that have ended, and return them."""
+        """Record the members that have ended, and return them."""
         ended = [each.task for each in picked if each.group != group or each.status in FINISHED]
         if ended:
             settle_members(self._redis, group, ended)
@@ -181,7 +184,7 @@ class _Looks:
 
 
 def _is_cancelled(redis: Redis, member: Member, cancellation: Cancellation, now: float) -> bool:
-    """Cancel a member. Return whether it has ended by that."""
+    """Cancel a member. Return whether this has ended it."""
     queue, by = member.queue or "", cancellation.by or ""
     try:
         status = operator.cancel(redis, queue, member.task, by, cancellation.reason, now)

@@ -1,10 +1,10 @@
 """Recovery: finds dead listeners of some queues and handles what they held.
 
-Any number of judges may do this at the same time. A listener is dead for certain when its process
-is gone; only a judge on its own host can see that. From elsewhere only its beat can be seen. A
-listener is taken for dead when its beat did not change for a whole lease, by the clock of a judge
-that looked often, got every reply soon, and could have written itself: while Redis is unavailable,
-or refuses writes, no lease expires. The lease is in the registration of the listener.
+Any number of judges may do this at the same time. A listener is certainly dead when its process is
+gone, which only a judge on its own host can see. Other judges see its beat only. They take it for
+dead when its beat did not change for a whole lease, by the clock of a judge that looked often, got
+every reply soon, and could have written itself. So no lease expires while Redis is unavailable or
+refuses writes. The lease is in the registration of the listener.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Observe = Callable[[Sequence[str]], list[tuple[dict[str, float], Set[str]]]]
 class Recovery:
     """A judge of the listeners of some queues.
 
-    redis: without patience, because a look that has to be repeated has failed.
-    observe: looks at the beats as `membership.observe` does without `members`; None: over `redis`.
+    redis: without patience, because a look that must be repeated has failed.
+    observe: reads the beats as `membership.observe` does without `members`; None: over `redis`.
     """
 
     def __init__(self, redis: Redis, observe: Observe | None = None) -> None:
@@ -49,11 +49,11 @@ class Recovery:
         self._refused: set[tuple[str, str]] = set()
 
     def own(self, queue: str, node: str) -> None:
-        """Note the node id of the judge in this queue: a listener does not judge itself."""
+        """Set the node id of the judge in this queue: a listener does not judge itself."""
         self._of(queue).own_node = node
 
     def forget(self, queue: str) -> None:
-        """Forget what was observed of a queue."""
+        """Forget the observations of a queue."""
         self._queues.pop(queue, None)
 
     def rest(self, queues: Iterable[str]) -> float:
@@ -64,12 +64,12 @@ class Recovery:
     def step(
         self, queues: Sequence[str], members: Mapping[str, Set[str]] | None = None
     ) -> list[Task]:
-        """Look once at the listeners of these queues, and handle what dead ones hold. Return the
-        started tasks of this host that no listener watches.
+        """Check the listeners of these queues once, and recover what dead ones hold.
 
-        While nothing happens that takes one round trip, or up to three.
+        Return the started tasks of this host that no listener watches. While nothing happens that
+        takes one round trip, or up to three.
         members: the listeners of each queue, as a beat of the judge has just read them.
-        Raises RedisAway, RedisRefused, Contended; each lease then starts anew.
+        Raises RedisAway, RedisRefused, Contended; each lease then starts again.
         """
         if members is not None and not members.keys() >= set(queues):
             members = None
@@ -90,7 +90,7 @@ class Recovery:
     def _look(
         self, some: Sequence[ObservedQueue], members: Mapping[str, Set[str]] | None
     ) -> Sequence[ObservedQueue]:
-        """Look at the listeners of all these queues at once; return the queues that could be read."""
+        """Read the listeners of all these queues at once; return the queues that could be read."""
         if not some:
             return []
 
@@ -129,7 +129,8 @@ class Recovery:
         return some
 
     def _judge(self, each: ObservedQueue) -> list[Task]:
-        """Judge the listeners of a queue by what was noted, and handle what the dead ones hold.
+        """Judge the listeners of a queue by the observations, and recover what dead ones hold.
+
         Return as `step` does.
         """
         orphans: list[Task] = []
@@ -226,8 +227,8 @@ class Recovery:
         return orphans
 
     def _may_be_claimed(self, observed: Observed, task: Task, now: float) -> bool:
-        """Return whether a listener of 1.0.0 may be about to claim the newest entry, because it
-        struck the dead listener off.
+        """Return whether a 1.0.0 listener may be about to claim the newest entry, because it
+        removed the dead listener.
         """
         is_struck_by_legacy = not observed.registration or "struck" in observed.registration
         is_doubtful = (
@@ -291,9 +292,7 @@ class Recovery:
 
 
 def last_seen(at: float | str | None) -> str:
-    """Return the part of a sentence that says when a listener was last seen. at: Unix seconds, or
-    None.
-    """
+    """Return the part of a sentence about when a listener was last seen. at: Unix seconds, or None."""
     try:
         return (
             time.strftime(", last seen at %Y-%m-%d %H:%M:%S UTC,", time.gmtime(float(at)))

@@ -1,4 +1,4 @@
-"""LeftAlone: what is not tried for a while, because a key of it has a wrong type."""
+"""LeftAlone: names that are not tried for a while, because a key of theirs has a wrong type."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ PAUSE = 60.0  # seconds until it is tried again
 
 
 class LeftAlone:
-    """Names of tasks or groups that are left alone for a minute. Others must not wait for them: to get
-    N others, ask for N + len(names()).
+    """Names of tasks or groups that are left alone for a minute, so that others need not wait.
+
+    To get N others, ask for N + len(names()).
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a judge has observed of the listeners of one queue. All times are on the monotonic clock."""
+"""The observations of a judge about the listeners of one queue. All times are monotonic."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Observed:
         return number(self.registration, "beat_every", 0.0) > 0
 
     def restart(self, now: float) -> None:
-        """Wait for a whole lease anew."""
+        """Start waiting for a whole lease again."""
         self.since = now
 
 
@@ -73,7 +73,7 @@ class ObservedQueue:
         return max(self.pace - spent, self.pace / 2)
 
     def is_still_alone(self, members: Set[str], now: float) -> bool:
-        """Return whether there is no one to look at, as at the last look; this counts as a look."""
+        """Return whether there is still no listener to check; this counts as a look."""
         alone = {self.own_node}
         # A listener that comes becomes a member.
         if not members == self.listeners.keys() == alone or self.looks_at_started(now):
@@ -82,12 +82,13 @@ class ObservedQueue:
         return True
 
     def note_failure(self) -> None:
-        """Note that a look has failed: each lease starts anew."""
+        """Record that a look has failed: each lease starts again."""
         self._last_look = None
 
     def note_beats(self, beats: Mapping[str, float], members: Set[str], now: float) -> None:
-        """Note which listeners have a new beat. A listener that is in neither argument stays noted
-        until a look finds that it holds no task.
+        """Record which listeners have a new beat.
+
+        A listener that is in neither argument is kept until a look finds that it holds no task.
         """
         self.members = members
         for node in {*beats, *members}:
@@ -113,7 +114,7 @@ class ObservedQueue:
         self._next_look_at_started = now + LOOK_AT_STARTED
 
     def unread(self) -> list[tuple[str, str]]:
-        """Return the queue and node of each listener whose registration has to be read."""
+        """Return the queue and node of each listener whose registration must be read."""
         return [
             (self.queue, node)
             for node, observed in self.listeners.items()
@@ -121,7 +122,7 @@ class ObservedQueue:
         ]
 
     def note_look(self, now: float) -> None:
-        """Note that a look has told all this at `now`. A lease starts anew after a gap."""
+        """Record that a look has shown all this at `now`. A lease starts again after a gap."""
         before, self._last_look, self.looked_at = self._last_look, now, now
         for observed in self.listeners.values():
             # No look for too long, or the reply was late.

@@ -28,12 +28,12 @@ PURGED_AT_ONCE = 50  # tasks; the time of WATCH grows with the square of the key
 def purge(
     redis: Redis, snapshot: Snapshot, is_forced: bool = False, by: str | None = None
 ) -> Iterator[int]:
-    """Delete the tasks of a snapshot that still have the status of their part; pending, scheduled
-    and blocked count as one status. Leave those that were reserved or started, and those for which
-    others wait. Yield how many are deleted so far.
+    """Delete the tasks of a snapshot that still have the status of their part. Yield how many so far.
 
-    is_forced: also waiting tasks for which others wait.
-    by: who deletes them (this user and host if left out), for the streams of their queues.
+    Pending, scheduled and blocked count as one status. Reserved and started tasks stay, and so do
+    those that others wait for.
+    is_forced: also delete waiting tasks that others wait for.
+    by: who deletes them, for the streams of their queues. Default: this user and host.
     Raises SnapshotGone.
     """
     who = process.who_of(by)
@@ -48,7 +48,7 @@ def purge(
 
 
 def _events(snapshot: Snapshot, by: str) -> dict[str, Event]:
-    """Return the event of each queue, which goes with the first tasks that are deleted there."""
+    """Return the event of each queue, recorded with the first tasks that are deleted there."""
     parts = [part for part in snapshot.parts if part.listed_as not in HELD]
     now = time.time()
     return {
@@ -66,10 +66,9 @@ def _events(snapshot: Snapshot, by: str) -> dict[str, Event]:
 
 
 def awaited(redis: Redis, snapshot: Snapshot, is_forced: bool = False) -> Counter[tuple[str, str]]:
-    """Return how many tasks of a snapshot `purge` would leave because others wait for them, by
-    state and queue: one round trip for each thousand.
+    """Return how many tasks of a snapshot `purge` would leave because others wait for them.
 
-    Raises SnapshotGone.
+    By state and queue: one round trip for each thousand. Raises SnapshotGone.
     """
     found = Counter[tuple[str, str]]()
     for piece, tasks in snapshot_reader.ids(redis, snapshot, READ_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Retention: delete finished tasks that are older, or more, than their queue keeps."""
+"""Retention: delete finished tasks beyond the age or number that their queue keeps."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ ASK_AGAIN = 3600.0  # seconds after which tasks for which others waited are look
 
 
 class Retention:
-    """Deletes the finished tasks of some queues, but those for which others wait, and those of a
-    group that are held until they were collected.
+    """Deletes finished tasks of some queues, except those that others wait for or that a group holds.
 
-    rules: how long tasks stay, by queue and by status.
+    rules: how long tasks are kept, by queue and by status.
     rest: seconds to wait before the next step if there is more to delete.
     """
 
@@ -75,11 +74,11 @@ class Retention:
         return bool(self._rules)
 
     def step(self) -> bool:
-        """Delete tasks, oldest first. Return whether there may be more. It takes one round trip
-        when there is nothing to delete.
+        """Delete tasks, oldest first. Return whether there may be more.
 
-        A queue that Redis refuses is left alone for a minute; all queues of the step, if the reason
-        is none of their keys, as when Redis is out of memory.
+        It takes one round trip when there is nothing to delete. A queue that Redis refuses is left
+        alone for a minute; all queues of the step, if the reason is not in their keys, as when
+        Redis is out of memory.
         """
         began, places = time.monotonic(), self._turn()
         try:
@@ -92,14 +91,15 @@ class Retention:
         return is_more
 
     def delete_all(self) -> None:
-        """Delete everything that the rules do not keep, list by list, without a rest."""
+        """Delete everything that the rules do not keep, list by list, without a pause."""
         for place in self._rules:
             while self._step([place]):
                 pass
 
     def count(self) -> Counter[Place]:
-        """Return how many tasks `delete_all` would delete, by list, without those for which others
-        wait or have waited, and those that are held. Nothing is changed.
+        """Return how many tasks `delete_all` would delete, by list. Nothing is changed.
+
+        It leaves out tasks that others wait for or waited for, and those that are held.
         """
         numbers: Counter[Place] = Counter()
         places = [*self._rules]
@@ -124,7 +124,7 @@ class Retention:
             is_all_going = is_whole and len(going) + tasks.count(None) == len(tasks)
 
     def _turn(self) -> list[Place]:
-        """Return the lists that this step looks at."""
+        """Return the lists that this step handles."""
         now = time.monotonic()
         places = [place for place in self._rules if now >= self._left_alone.get(place.queue, 0.0)]
         first = self._next if self._next < len(places) else 0
@@ -171,7 +171,7 @@ class Retention:
         return noted != oldest or ended + stay < stock.now or stay == 0.0
 
     def _passed_now(self, place: Place, stock: ended.Stock) -> int:
-        """Return how many tasks to pass over; 0 once another program has removed some of them."""
+        """Return how many tasks to skip; 0 once another program has removed some of them."""
         passed, last = self._passed.get(place, (0, None))
         return passed if last == stock.oldest[place] else 0
 
@@ -207,12 +207,12 @@ class Retention:
         return False
 
     def _held(self, tasks: Collection[FinishedTask], now: float) -> set[FinishedTask]:
-        """Return those of these tasks that their group holds until they were collected."""
+        """Return the tasks that their group holds until they are collected."""
         held = groups.held(self._redis, {task.group for task in tasks if task.group}, now)
         return {task for task in tasks if task.group in held}
 
     def _few_awaited(self, oldest: Sequence[FinishedTask | None]) -> Sequence[FinishedTask | None]:
-        """Return the first of these tasks: to ask for dependents takes a transaction for each."""
+        """Return the first of these tasks, because checking for dependents takes a transaction for each."""
         now = time.monotonic()
         if now >= self._ask_at:
             self._awaited.clear()
@@ -224,7 +224,7 @@ class Retention:
         return task is not None and task.has_dependents and task.task not in self._awaited
 
     def _is_awaited(self, task: FinishedTask, now: float) -> bool:
-        """Return whether others wait for a task. If they do not any more, it is to be deleted."""
+        """Return whether others wait for a task. If they no longer do, it can be deleted."""
         if self._is_to_ask(task) and is_awaited(self._redis, task.task, now, DEPENDENTS_AT_ONCE):
             self._awaited.add(task.task)
         return task.has_dependents and task.task in self._awaited
@@ -254,7 +254,7 @@ class Retention:
 
 
 def _stay(keep: Keep, length: int) -> float | None:
-    """Return for how many seconds the tasks of a list of this length stay at least; None: for ever."""
+    """Return for how many seconds the tasks of a list of this length are kept at least; None: for ever."""
     stays = [] if keep.age is None else [keep.age]
     if keep.newest is not None and length > keep.newest:
         stays.append(keep.spared)

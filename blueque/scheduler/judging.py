@@ -17,7 +17,7 @@ AFTER_FAILURE = 1.0  # seconds before a queue is looked at again whose look has 
 
 
 class Judging:
-    """Looks at the listeners of each queue in its turn, and at once when their number changes.
+    """Checks the listeners of each queue in turn, and at once when their number changes.
 
     observed: the queues that have listeners, as far as we know.
     """
@@ -31,7 +31,7 @@ class Judging:
         self._numbers: dict[str, float] = {}  # queue -> how many listeners it had at the last look
 
     def step(self) -> None:
-        """Look at the listeners of the queues whose turn it is."""
+        """Check the listeners of the queues that are due."""
         self._forget_gone()
         due = [name for name in self._lookout.views if self._is_due(name)]
         new = [name for name in due if name not in self.observed]
@@ -68,6 +68,6 @@ class Judging:
         self._look_at[queue.name] = time.monotonic() + self._recovery.rest([queue.name])
 
     def _note_look(self, name: str, rest: float) -> None:
-        """Note that a queue is looked at now, and for how many seconds it needs no other look."""
+        """Record that a queue is checked now, and for how many seconds it needs no other check."""
         self._numbers[name] = self._lookout.listeners.get(name, 0.0)
         self._look_at[name] = time.monotonic() + rest

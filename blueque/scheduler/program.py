@@ -1,5 +1,5 @@
-"""The program `blueque-scheduler`: steps until SIGTERM or Ctrl-C, waits while Redis is away, and says
-to systemd that it lives.
+"""The program `blueque-scheduler`: runs until SIGTERM or Ctrl-C, waits while Redis is away, and
+reports to systemd.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ class Program:
     """A scheduler as a process.
 
     address: of Redis and where that came from, to be shown.
-    check: what SIGHUP begins; once it has passed, this program is replaced. None: SIGHUP does
-        nothing.
-    schedules: the recurring tasks to bring to Redis at the start. None: none.
+    check: what SIGHUP begins; once it has passed, this program is replaced. None: SIGHUP does nothing.
+    schedules: the recurring tasks to write to Redis at the start. None: none.
     """
 
     def __init__(
@@ -61,8 +60,8 @@ class Program:
         self._signals: signals.Signals | None = None
 
     def run(self) -> int:
-        """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused when we are
-        not allowed to.
+        """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused when a right
+        is missing.
         """
         url, source = self._address
         note_directory()
@@ -97,8 +96,8 @@ class Program:
             self._scheduler.close()
 
     def _notify(self, seconds: float) -> float:
-        """Tell systemd how we are, if it wants to know; return for how many of the seconds it may
-        go without a sign.
+        """Report our state to systemd, if it asks for that; return for how many of the seconds it
+        may do without.
         """
         if not self._notifier.is_wanted:
             return seconds

@@ -1,4 +1,4 @@
-"""Queues that Redis refuses to serve: they are left alone for a while, and the others go on."""
+"""Queues that Redis refuses to serve: they are left alone for a while, and the others continue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RefusedQueues:
         return time.monotonic() < self._retry_at.get(queue, 0.0)
 
     def attempt(self, name: str, duty: str, action: Callable[[Queue], object]) -> None:
-        """Do a duty for a queue; what is wrong with one must not keep the others waiting.
+        """Do a duty for a queue, so that a fault of one does not delay the others.
 
         Raises RedisRefused for a reason that concerns all queues.
         """

@@ -1,4 +1,4 @@
-"""What a scheduler does in one step: `Scheduler.step` names its duties in their order."""
+"""One step of a scheduler: `Scheduler.step` names its duties in their order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger("blueque")
 class Scheduler:
     """Serves every queue in `blueque_queues`.
 
-    show_life: called before each queue, as a step may be long.
+    show_life: called before each queue, because a step may be long.
     """
 
     def __init__(self, client: Client, show_life: Callable[[], None] = lambda: None) -> None:
@@ -57,12 +57,13 @@ class Scheduler:
         return len(self._lookout.views)
 
     def fileno(self) -> int | None:
-        """Return what becomes readable when something has changed; None: Redis does not tell."""
+        """Return a descriptor that becomes readable after a change; None: Redis does not report changes."""
         return self._lookout.fileno()
 
     def step(self) -> float:
-        """Do what is due now; return for how many seconds there is nothing to do, if nothing
-        changes. Raises RedisAway.
+        """Do what is due now; return for how many seconds there is nothing to do if nothing changes.
+
+        Raises RedisAway.
         """
         self._look()
         self._judging.step()
@@ -78,7 +79,7 @@ class Scheduler:
         return max(0.0, min(self._rests()))
 
     def reconnect(self) -> None:
-        """Close the connections that have most likely broken along with another one."""
+        """Close the connections that have probably broken along with another one."""
         self._impatient.close()
         self._judging.close()
 
@@ -90,7 +91,7 @@ class Scheduler:
     # The duties, in their order
 
     def _look(self) -> None:
-        """See what has changed, or everything, and wake listeners for what 1.0.0 has enqueued."""
+        """Read what has changed, or everything, and wake listeners for what 1.0.0 has enqueued."""
         is_whole = time.monotonic() >= self._look_at_all
         looked_at = self._lookout.refresh(is_whole)
         if is_whole:
@@ -106,9 +107,7 @@ class Scheduler:
                 self._refused.note(name, "look", view.refusal)
 
     def _enqueue_due(self) -> bool:
-        """Put scheduled tasks in line, those that have been due for longest first. Return whether
-        there were any.
-        """
+        """Put scheduled tasks in line, the longest due first. Return whether there were any."""
         etas = self._etas()
         if self._now() >= min(etas.values(), default=float("inf")):
             self._look_at_clock()  # it may have been wrong for a moment
@@ -120,7 +119,7 @@ class Scheduler:
         return bool(due)
 
     def _recheck(self) -> None:
-        """Compare blocked tasks whose turn it is with those for which they wait."""
+        """Compare blocked tasks that are due with those that they wait for."""
         if time.monotonic() < self._recheck_at:
             return
         now = self._now()
@@ -172,7 +171,7 @@ class Scheduler:
     # When each is due
 
     def _rests(self) -> Iterator[float]:
-        """Yield for how many seconds each duty rests."""
+        """Yield for how many seconds each duty has nothing to do."""
         now, monotonic = self._now(), time.monotonic()
         yield from (eta - now for eta in self._etas().values())
         until_recheck = self._recheck_at - monotonic
@@ -188,7 +187,7 @@ class Scheduler:
         return self._served(etas)
 
     def _rechecks(self) -> dict[str, float]:
-        """Return when blocked tasks of each queue are to be looked at, by the clock of Redis."""
+        """Return when to recheck blocked tasks of each queue, by the clock of Redis."""
         times = {name: view.next_recheck for name, view in self._lookout.views.items()}
         return self._served(times)
 
@@ -199,7 +198,7 @@ class Scheduler:
         }
 
     def _now(self) -> float:
-        """Return what the clock of Redis shows: ours may be an hour ahead."""
+        """Return the time of Redis: ours may be an hour ahead."""
         return self._clock + time.monotonic()
 
     def _look_at_clock(self) -> None:

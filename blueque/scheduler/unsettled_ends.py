@@ -1,4 +1,4 @@
-"""Tells blocked tasks that those for which they wait have ended, where listeners have not done so."""
+"""Tells blocked tasks of the ends that they wait for, where listeners have not done so."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Settling:
         return is_more or self._are_groups_due
 
     def recheck(self, queue: str) -> None:
-        """Compare blocked tasks of a queue whose turn it is with those for which they wait."""
+        """Compare blocked tasks of a queue that are due with those that they wait for."""
         self._dependents.recheck([queue])
 
     def rest(self) -> float:
@@ -53,7 +53,7 @@ class Settling:
         return min(rest, self._look_at - time.monotonic()) if self._lookout.is_unsettled else rest
 
     def _look(self) -> None:
-        """Look for ends that were not settled by those whose tasks they were, and for groups."""
+        """Find ends that their own listeners have not settled, and groups."""
         is_due = self._lookout.is_unsettled and time.monotonic() >= self._look_at
         if not is_due and time.time() < self._group_at:
             return

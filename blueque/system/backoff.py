@@ -8,7 +8,7 @@ LONGEST = 5.0  # seconds
 
 
 def pause(failures: int) -> float:
-    """Return the seconds to wait after so many failures: about 0.1, 0.2, 0.4 ..., at most 5."""
+    """Return the seconds to wait after this many failures: about 0.1, 0.2, 0.4 ..., at most 5."""
     return jitter(min(0.1 * 2.0 ** min(failures, 10), LONGEST))
 
 

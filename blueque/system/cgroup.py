@@ -1,4 +1,4 @@
-"""Control groups of Linux: read what the kernel counts in that of this process."""
+"""Control groups of Linux: read the kernel's counters for that of this process."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ def own_memory() -> str | None:
 
 
 def out_of_memory_kills(directory: str) -> int | None:
-    """Return how many processes of a cgroup the kernel has killed because memory ran out; None: it
-    does not say.
-    """
+    """Return how many processes of a cgroup the kernel has killed because memory ran out; None: unknown."""
     for name in _KILLS:
         with contextlib.suppress(OSError):
             for line in read_plainly(f"{directory}/{name}").splitlines():

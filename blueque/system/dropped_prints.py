@@ -1,4 +1,4 @@
-"""Drop what a user's module prints while it is imported, where standard error cannot take it."""
+"""Drop what a user's module prints at its import, if standard error cannot take it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ STDERR = 2
 
 @contextlib.contextmanager
 def dropping_prints() -> Iterator[None]:
-    """Have `sys.stderr` drop what standard error cannot take at once, for imports of a user's
-    modules.
+    """Have `sys.stderr` drop what standard error cannot take at once, for imports of a user's modules.
 
-    A buffered stream raises BlockingIOError for it, because `Writer` has made the descriptor
+    A buffered stream would raise BlockingIOError, because `Writer` has made the descriptor
     non-blocking.
     """
     plain = sys.stderr

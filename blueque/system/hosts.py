@@ -28,8 +28,9 @@ def host_name() -> str:
 
 
 def name_for_people() -> str:
-    """Return BLUEQUE_HOST, or else what the kernel calls this host: a name server that does not
-    answer would hold up the caller for 20 seconds. Raises InvalidInput.
+    """Return BLUEQUE_HOST, or else the kernel's name of this host. Raises InvalidInput.
+
+    A name server that does not answer would block the caller for 20 seconds.
     """
     import socket  # here: a task process does not need it
 
@@ -70,7 +71,7 @@ def require_host_name(name: str) -> str:
 
 
 def names_one_machine(name: str) -> bool:
-    """Return whether a name can be of one machine only: not `localhost`, nor an address."""
+    """Return whether a name can belong to one machine only: not `localhost`, nor an address."""
     return bool(name) and not (
         _LOOPBACK.fullmatch(name) or name.endswith(_REVERSE) or _is_address(name)
     )
@@ -121,7 +122,7 @@ def _is_address(name: str) -> bool:
 
 
 def network_of(text: str) -> IPv4Network | IPv6Network:
-    """Read an address or a network. Raises InvalidInput; also if it is every address."""
+    """Return an address or a network. Raises InvalidInput, also if it includes every address."""
     import ipaddress  # here: a task process does not need it
 
     try:

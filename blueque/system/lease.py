@@ -1,9 +1,9 @@
 """When the owner of a record in Redis counts as dead.
 
-On the owner's own host: when its process has ended. From elsewhere: when its record has not changed
-for a whole lease, by the clock of the program that waits, which has looked often and got every
-answer. An owner that is taken for dead and is not, writes nothing more: each of its changes watches
-the record and the owner named there.
+On its own host: when its process has ended. Elsewhere: when its record has not changed for a whole
+lease, by the clock of the waiting program, which has looked often and got every answer. An owner
+that is wrongly taken for dead writes nothing more: each of its changes watches the record and the
+owner named there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,5 @@ class Lease:
         return now - self._since >= seconds
 
     def restart(self) -> None:
-        """Wait for a whole lease anew, after a failed look: the owner may stand still because Redis
-        does.
-        """
+        """Start waiting for a whole lease again, after a failed look: Redis may be the cause."""
         self._record = None

@@ -81,7 +81,7 @@ def _is_journal(descriptor: int) -> bool:
 
 
 class _OneLine(logging.Formatter):
-    """Writes each record on one line, whatever characters names and ids have."""
+    """Writes each record on one line, whatever characters are in names and ids."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,8 +95,8 @@ class _OneLine(logging.Formatter):
         return f"{self._get_time(record)} {record.getMessage()}"
 
     def _get_time(self, record: logging.LogRecord) -> str:
-        """Return the local time with the date: a task runs for days, and a night may have an hour
-        twice.
+        """Return the local time with the date, because tasks run for days, and with daylight saving
+        an hour may repeat.
         """
         second = int(record.created)
         if second != self._second:

@@ -1,8 +1,8 @@
 """Writes log lines to standard error without waiting for its reader.
 
-A plain write blocks as long as a pipe is full or a terminal is stopped with Ctrl-S, and a listener
-would miss its beats. So a line that cannot be written at once is dropped. The next line that can be
-written comes after one that says how many were dropped.
+A plain write blocks while a pipe is full or a terminal is stopped with Ctrl-S, and a listener would
+miss its beats. So a line that cannot be written at once is dropped. The next written line follows
+one that says how many were dropped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Writer(logging.Handler):
         super().close()
 
     def _put(self, record: logging.LogRecord) -> bool:
-        """Write the record or its beginning; the rest goes before the next. False: not a byte."""
+        """Write the record or its beginning; the rest goes before the next. False: no byte was written."""
         try:
             if self._rest:
                 self._rest = self._rest[self._write(self._rest) :]
@@ -57,7 +57,7 @@ class Writer(logging.Handler):
         return written > 0
 
     def _open(self) -> Callable[[bytes], int]:
-        """Return a function that writes what standard error takes at once, and returns the size."""
+        """Return a function that writes what standard error can take at once, and returns the size."""
         if sys.stderr is None:  # closed: another file may have its number
             return len
         if stat.S_ISSOCK(os.fstat(STDERR).st_mode):
@@ -67,11 +67,11 @@ class Writer(logging.Handler):
 
 
 def reopen() -> bool:
-    """Have standard error take what it can at once, if it is a pipe or a terminal. False: it is neither,
-    or cannot be opened: it is another user's, or a pipe without a reader.
+    """Make standard error non-blocking, if it is a pipe or a terminal.
 
-    O_NONBLOCK belongs to the open file description, which the shell and others share. So it is opened
-    once more, for a description of this process and its children.
+    False: it is neither, or cannot be opened: it is another user's, or a pipe without a reader.
+        O_NONBLOCK belongs to the open file description, which the shell and others share. So it is
+        opened again, for a description of this process and its children.
     """
     if not stat.S_ISFIFO(os.fstat(STDERR).st_mode) and not os.isatty(STDERR):
         return False

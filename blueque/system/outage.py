@@ -13,8 +13,8 @@ log = logging.getLogger("blueque")
 
 
 class _Cause:
-    """An outage since `since`, in monotonic seconds, the duties that it has stopped, and the codes of
-    its reasons that were logged.
+    """An outage since `since`, in monotonic seconds; the duties that it stopped, and the codes of
+    its logged reasons.
     """
 
     def __init__(self) -> None:
@@ -24,11 +24,10 @@ class _Cause:
 
 
 class Outage:
-    """Logs the start and the end of an outage once, however many duties meet it.
+    """Logs the start and the end of an outage once, however many duties it concerns.
 
     If Redis is away, the outage is over when any duty succeeds. If Redis refuses a command, it is
-    over when each duty that met the refusal has succeeded.
-
+    over when each refused duty has succeeded.
     over: the message at the end. level: of the message at the start.
     """
 
@@ -74,10 +73,10 @@ class Outage:
 
 
 def _refused(reason: Exception | str | None) -> str | None:
-    """Return what is said when Redis does it again, "" for any other reason, None without a reason.
+    """Return the message for when Redis does it again; "" for any other reason; None without a reason.
 
-    Permissions and types concern one command; other refusals, such as OOM, concern many. Where there
-    is no way to Redis, such as with an expired certificate, Redis has not answered.
+    Permissions and types concern one command; other refusals, such as OOM, concern many. Where
+    Redis cannot be reached, as with an expired certificate, it has not answered.
     """
     if isinstance(reason, NotReplicated):  # what waits for no replica succeeds
         return "nothing waits for replicas any more"

@@ -1,4 +1,4 @@
-"""Open, read and replace the files of an attempt, whatever the task has put in their place.
+"""Open, read and replace the files of an attempt safely, whatever the task has put there.
 
 A task may leave a pipe, a link, a device, a directory or a sparse file of a terabyte under any name
 in its directory. No function here waits for one, and none reads more than its limit.
@@ -16,7 +16,7 @@ _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSU
 
 
 class NotPlain(OSError):
-    """It is not a regular file, or too large."""
+    """The path is not a regular file, or it is too large."""
 
 
 def open_plain(path: str, flags: int = os.O_RDONLY, may_be_link: bool = False) -> int:
@@ -38,7 +38,7 @@ def open_plain(path: str, flags: int = os.O_RDONLY, may_be_link: bool = False) -
 
 
 def identity(descriptor: int) -> tuple[int, int]:
-    """Return what tells an open file from others: device and inode. Raises OSError."""
+    """Return device and inode, which identify an open file. Raises OSError."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
 
@@ -103,7 +103,9 @@ def replace(new: str, path: str) -> None:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of it from the beginning of the file. A nearly full disk writes a part, then fails."""
+    """Write all of it from the beginning of the file. On a nearly full disk, a part is written
+    before it fails.
+    """
     written = 0
     while written < len(content):
         written += os.pwrite(descriptor, content[written:], written)
@@ -127,9 +129,7 @@ def write_whole(path: str, content: bytes, is_synced: bool = True) -> None:
 
 
 def remove_by_steps(path: str) -> Iterator[None]:
-    """Remove a file or a directory with what is in it, as far as that is possible, and yield after
-    each file.
-    """
+    """Remove a file or a directory tree, as far as possible; yield after each file."""
     try:
         yield from _remove_by_steps(path)
     except RecursionError:  # directories a thousand levels deep stay
@@ -137,8 +137,10 @@ def remove_by_steps(path: str) -> Iterator[None]:
 
 
 def _remove_by_steps(name: str, directory: int | None = None) -> Iterator[None]:
-    """Do it with what has this name in an open directory. By its path, it could be elsewhere: a process that
-    the task has left may put a link in the place of a directory meanwhile.
+    """Do it by name in an open directory.
+
+    By path it could be elsewhere: a process that the task has left may put a link in the place of a
+    directory.
     """
     try:
         if not stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):

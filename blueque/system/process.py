@@ -1,4 +1,4 @@
-"""Identify processes, return whether they live, fork, wait, signal. No tasks, no Redis."""
+"""Identify processes, check whether they live, fork, wait, signal. No tasks, no Redis."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ def user_at_host() -> str:
 
 
 def who_of(by: str | None) -> str:
-    """Return who does something: this user and host, unless it is said."""
+    """Return the given actor, or else this user and host."""
     return by if by is not None else user_at_host()
 
 
 def producer() -> str:
-    """Return what names this process in the tasks that it enqueues: user@host[pid], 64 bytes at
-    most.
-    """
+    """Return the name of this process in the tasks that it enqueues: user@host[pid], at most 64 bytes."""
     return _producer(os.getpid())
 
 
@@ -130,7 +128,7 @@ def is_running(pid: int) -> bool:
 
 
 def children(pid: int) -> set[int]:
-    """Return the children of a process, also zombies. Of this process, none is missed."""
+    """Return the children of a process, including zombies. For this process, the set is complete."""
     if not _knows_children():
         return {child for child, fields in read_all_stats() if int(fields[1]) == pid}
     found: set[int] = set()
@@ -207,7 +205,7 @@ def leave_with(body: Callable[[], int]) -> NoReturn:
 
 
 def flush() -> None:
-    """Write out what stdout and stderr hold, as far as it can be written."""
+    """Write out the buffers of stdout and stderr, as far as possible."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -235,10 +233,9 @@ class Ending:
 
 
 def ending_of_zombie(pid: int, ticks: int) -> Reaped | None:
-    """Return how a process ended that its parent has not reaped; None: it was reaped, or runs, or is
-    another user's. The memory that it used is not known.
+    """Return how a process ended that its parent has not reaped. Its memory use is unknown.
 
-    ticks: when it started.
+    None: it was reaped, or runs, or is another user's. ticks: when it started.
     """
     fields = read_stat(pid)
     try:
@@ -278,7 +275,7 @@ def wait_for(pid: int) -> int:
 
 
 class Reaped(NamedTuple):
-    """How a child ended, and what it used, with the children that it had waited for."""
+    """How a child ended, and what it and the children that it waited for used."""
 
     code: int  # exit code or minus the signal
     cpu_seconds: float
@@ -303,9 +300,7 @@ def describe(code: int) -> str:
 
 
 def fill_standard_streams() -> None:
-    """Open /dev/null in place of a standard stream that is closed: else the next file that is opened
-    would take its number.
-    """
+    """Open /dev/null for each closed standard stream; else the next file would take its number."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -314,8 +309,9 @@ def fill_standard_streams() -> None:
 
 
 def keep_in_memory(text: str) -> int:
-    """Return a descriptor from which the program after an exec can read the text, unlike the
-    environment unseen by others.
+    """Return a descriptor from which the program after an exec can read the text.
+
+    Unlike the environment, others cannot see it.
     """
     descriptor = os.memfd_create("blueque", 0)  # 0: it stays open at an exec
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", closefd=False) as file:
@@ -338,8 +334,9 @@ def find_program(name: str) -> str | None:
 
 
 def is_ready(descriptor: int, seconds: float = 0) -> bool:
-    """Return whether a descriptor can be read: of a process, whether that has ended. Wait up to so
-    many seconds for it.
+    """Return whether a descriptor can be read, which means for a process that it has ended.
+
+    Waits up to this many seconds.
     """
     return bool(wait_readable([descriptor], seconds))
 
