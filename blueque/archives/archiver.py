@@ -220,7 +220,7 @@ class _Run:
             raise
 
     def _carry_on(self, claim: Claim, size: int) -> None:
-        """Bring a batch from its state to its end."""
+        """Continue a batch from its state to its end."""
         if claim.is_old:
             self._resumed.append(claim.batch)
         if claim.state == "claimed":
@@ -269,7 +269,7 @@ class _Run:
         return self._position < self._frozen().rows
 
     def _frozen(self) -> Snapshot:
-        """Return a snapshot that will last for a while."""
+        """Return a snapshot that is kept for a while."""
         if self._snapshot is not None and time.time() - self._snapshot.taken > KEEP / 2:
             self._thaw()
         if self._snapshot is None:

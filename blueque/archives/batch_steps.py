@@ -1,8 +1,7 @@
-"""The steps of a batch: written, published, deleted. Any archiver can repeat a step from its
-beginning.
+"""The steps of a batch: written, published, deleted. Any archiver can repeat a step from its beginning.
 
-Files are on the disk before the record says so, and a task is deleted only if it still is what a
-published file says.
+Files are on the disk before the record says so. A task is deleted only if a published file still
+agrees with it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Tell = Callable[[int], object]  # is called with the number of tasks so far
 
 
 def write_down(archive: Archive, claim: Claim, paths: Sequence[str]) -> None:
-    """Record that these files, which we have written, are those of the batch."""
+    """Record that these files, which we have written, belong to the batch."""
     claim.rows = parquet_files.count_rows(archive, paths)
     if claim.rows:
         archive.keep(claim, paths, claim.rows)
@@ -41,7 +40,7 @@ def write_down(archive: Archive, claim: Claim, paths: Sequence[str]) -> None:
 
 
 def publish(archive: Archive, claim: Claim) -> None:
-    """Have readers see the files."""
+    """Show the files to readers."""
     _require_all(archive, claim, archive.written(claim))
     archive.publish(claim)
     claim.mark("published")
@@ -66,8 +65,8 @@ def _as_listed(
 ) -> list[Written]:
     """Return the tasks in these files, status by status, in the order of their lists.
 
-    To remove a task from its list, Redis searches from the tail. The files are by day, and the days
-    may alternate in the list: by files, each search would pass what other days have.
+    To remove a task from its list, Redis searches from the tail. The files are by day, and days may
+    alternate in the list: deleting by file would make each search pass the tasks of other days.
     """
     found = chain.from_iterable(parquet_files.written(archive, files))
     rows = {row.task: row for row in found}
@@ -90,7 +89,7 @@ def finish(archive: Archive, claim: Claim) -> None:
 
 
 def _require_all(archive: Archive, claim: Claim, files: Sequence[File]) -> None:
-    """Raise ArchiveRefused if these are not all files of the batch, because some were removed."""
+    """Raise ArchiveRefused if files of the batch are missing here, because they were removed."""
     rows = parquet_files.count_rows(archive, [file.path for file in files])
     if rows != claim.rows:
         claim.make_sure()  # another archiver may have gone on, and a person merged them

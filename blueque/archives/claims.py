@@ -1,5 +1,5 @@
-"""The claim on the archive of a queue: one archiver at a time. A dead archiver is replaced by the
-next, a living one is waited for.
+"""The claim on the archive of a queue: one archiver at a time. A dead archiver is replaced, a
+living one is waited for.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Claim:
         self._is_lost = False
 
     def require(self) -> None:
-        """Raise Taken if a beat has found that the batch is not ours any more."""
+        """Raise Taken if a beat has found that the batch is no longer ours."""
         if self._is_lost:
             raise archiving.taken(self.ref)
 
@@ -63,7 +63,7 @@ class Claim:
         archiving.mark_batch(self._redis, self.ref, "closed", None, time.time())
 
     def leave(self) -> None:
-        """Let the next archiver go on at once. If Redis is away, it waits for the lease to end."""
+        """Let the next archiver continue at once. If Redis is away, it waits for the lease to end."""
         try:
             archiving.leave_batch(self._redis, self.ref)
         except BluequeError as error:
@@ -71,7 +71,7 @@ class Claim:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Beat from another thread while the block runs."""
+        """Send heartbeats from another thread while the block runs."""
         is_over = threading.Event()
         thread = threading.Thread(
             target=self._beat, args=(is_over,), name="blueque-archive-beat", daemon=True
@@ -106,9 +106,9 @@ class Place(Protocol):
 
 
 def take(redis: Redis, directory: Place, queue: str, wait: Callable[[Record], object]) -> Claim:
-    """Return the open batch of the queue, or a new one. While another archiver works on it, wait.
+    """Return the open batch of the queue, or a new one. Waits while another archiver works on it.
 
-    wait: is called twice a second with the record of the other archiver; it may raise to give up.
+    wait: called twice a second with the record of the other archiver; it may raise to give up.
     Raises ArchiveRefused when the open batch belongs to another directory.
     """
     writer, over = os.urandom(8).hex(), None

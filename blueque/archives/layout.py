@@ -5,10 +5,10 @@
     _published/queue=video.encode/[batch]-[writer]      once this exists, these files count
     _archive.json                                       what the archive is
 
-A batch is published by one file, whose existence alone counts: to write it twice, or half, does no
-harm. All names but this one are written once, by one writer. A file of a batch that no published
-list has is left by a dead archiver, and the next one removes it. Files with other names count
-without a list: a person may merge small files.
+One file publishes a batch, by its existence alone: writing it twice, or half, does no harm. All
+other names are written once, by one writer. A file of a batch that no published list has was left
+by a dead archiver, and the next one removes it. Files with other names count without a list: a
+person may merge small files.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Output(NamedTuple):
         return "/".join([self.folder, *folders, f"{self.prefix}{number:05}{SUFFIX}"])
 
     def part(self) -> Output:
-        """Return where one of several writers of a batch writes: under names of its own."""
+        """Return where one of several writers of a batch writes, under its own names."""
         return self._replace(prefix=f"{self.prefix}{os.urandom(8).hex()}-")
 
 
 class Archive:
     """One archive.
 
-    root: its absolute path, or its URL. identity: tells it from an archive in another place; empty:
-        nothing is in it yet. is_by_group: whether its files lie by group besides queue and day.
+    root: its absolute path, or its URL. identity: distinguishes it from archives in other places;
+        empty: it has no content yet. is_by_group: whether its files are by group besides queue and day.
     """
 
     def __init__(self, root: str, identity: str, is_by_group: bool = False) -> None:
@@ -91,14 +91,14 @@ class Archive:
         return [file for name in queues for file in self._files(name, self._published(name))]
 
     def written(self, claim: Claim) -> list[File]:
-        """Return the files of a batch that is written, whether or not readers see them."""
+        """Return the files of a written batch, whether or not readers see them."""
         return self._files(claim.queue, [_list_of(claim)], f"{claim.batch}-")
 
     def published(self, claim: Claim) -> list[File]:
         """Return the files of a batch that readers see.
 
-        Not those of another writer: Redis may have lost that their batch was written. They count,
-        and their tasks are there twice.
+        Without those of another writer: Redis may have lost that their batch was written. They
+        count, and their tasks are in the archive twice.
         """
         names = [name for name in self._published(claim.queue) if name == _list_of(claim)]
         return self._files(claim.queue, names, f"{claim.batch}-")
@@ -114,7 +114,7 @@ class Archive:
         return Output(self, self._folder(claim.queue), f"{ours}-")
 
     def keep(self, claim: Claim, paths: Sequence[str], rows: int) -> None:
-        """Write down that these are the files of our batch, which have so many rows."""
+        """Record that these are the files of our batch, with this many rows."""
         self._store.sync(paths)
         folder = self._folder(claim.queue)
         content = {"files": [posixpath.relpath(path, folder) for path in paths], "rows": rows}
@@ -123,12 +123,12 @@ class Archive:
         self._store.put(path, json.dumps(content).encode())
 
     def publish(self, claim: Claim) -> None:
-        """Have readers see the files of a batch that is written. It may be done already."""
+        """Show the files of a written batch to readers. It may be done already."""
         path = f"{self._hidden(_PUBLISHED, claim.queue)}/{_list_of(claim)}"
         self._store.put(path, b"published\n")
 
     def tidy(self, claim: Claim) -> None:
-        """Remove what of a batch does not count, as what a worker has written that was replaced."""
+        """Remove files of a batch that do not count, such as those of a replaced worker."""
         names = [_list_of(claim), *self._published(claim.queue)]
         counts = self._counting(
             claim.queue, [name for name in names if name.startswith(f"{claim.batch}-")]
@@ -157,7 +157,7 @@ class Archive:
         return [value[0] for value in found if value is not None and value[0] is not None]
 
     def _files(self, queue: str, names: Sequence[str], beginning: str = "") -> list[File]:
-        """Return the files of a queue in these lists or in none, whose name begins so."""
+        """Return the files of a queue in these lists or in none, whose name has this beginning."""
         folder, listed = self._folder(queue), self._listed(queue, names)
 
         def look() -> list[File]:
@@ -190,7 +190,7 @@ class Archive:
         return File(path, queue, *found)
 
     def _of_batches(self, queue: str, beginning: str) -> list[str]:
-        """Return the paths of files and lists of batches whose name begins so, published or not."""
+        """Return the paths of files and lists of batches whose name has this beginning, published or not."""
         folders = self._folder(queue), self._hidden(_WRITTEN, queue)
         paths = [path for folder in folders for path in self._store.below(folder)]
         names = map(posixpath.basename, paths)
@@ -230,13 +230,15 @@ class Archive:
 
 
 def _list_of(claim: Claim) -> str:
-    """Return the name of the list of a batch that is written."""
+    """Return the name of the file list of a written batch."""
     return f"{claim.batch}-{claim.staging}"
 
 
 def mark_of(store: Store) -> dict[str, Any] | None:
-    """Return what the archive is. Empty: it is damaged, or half of it is there, because it is being
-    made or its maker has died. None: there is none.
+    """Return the description of the archive. None: there is none. Empty: it is damaged or
+    incomplete.
+
+    It is incomplete while it is being created, or if its creator has died.
     """
     content = store.get(store.path(MARK))
     try:

@@ -1,4 +1,4 @@
-"""Opens an archive, and makes one in a new place."""
+"""Opens an archive, and creates one in a new place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("blueque")
 def create(
     path: str | os.PathLike[str], is_by_group: bool | None = None, unverified: bool = False
 ) -> Archive:
-    """Return the archive in this place, and make it if needed. Raises ArchiveRefused.
+    """Return the archive in this place; create it if needed. Raises ArchiveRefused.
 
     is_by_group: whether a new archive is by group, too; None: no, or as the archive is.
     """
@@ -46,9 +46,7 @@ def create(
 
 
 def open_(path: str | os.PathLike[str], unverified: bool = False) -> Archive:
-    """Return the archive in this place; a place with nothing in it is an empty archive. Raises
-    ArchiveRefused.
-    """
+    """Return the archive in this place; an empty place is an empty archive. Raises ArchiveRefused."""
     root = _root(path, unverified)
     store = Store(root)
     try:

@@ -1,4 +1,4 @@
-"""Writes and reads the files of an archive with pyarrow, with at most some megabytes in memory."""
+"""Writes and reads the files of an archive with pyarrow, using a few megabytes of memory."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class _Open:
 
 
 def written(archive: Archive, files: Iterable[File]) -> Iterator[list[Written]]:
-    """Yield, in pieces and in order, the fields of tasks in the files that tell whether a task has
-    changed since.
+    """Yield, in pieces and in order, the fields of tasks in the files that show whether a task has
+    changed.
     """
     from pyarrow import parquet
 

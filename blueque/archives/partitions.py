@@ -1,4 +1,4 @@
-"""How the files of an archive lie: by queue and day, and perhaps by group, as Hive names folders.
+"""The folders of an archive: by queue and day, and perhaps by group, in the style of Hive.
 
 queue=video.encode/day=2026-11-21/[name].parquet
 queue=video.encode/day=2026-11-21/group=nightly/[name].parquet  if the archive is by group
@@ -46,9 +46,7 @@ def partition(name: str, value: str | None) -> str:
 
 
 def parse_partition(folder: str, name: str) -> tuple[str | None] | None:
-    """Return the value in the name of a folder, in a tuple. None: it is not the folder of such a
-    partition.
-    """
+    """Return the value in the name of a folder, in a tuple. None: the folder is not such a partition."""
     label, sign, text = folder.partition("=")
     if label != name or not sign:
         return None

@@ -21,11 +21,11 @@ _DEPENDENTS = '"dependents":'
 
 
 def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]) -> pa.RecordBatch:
-    """Return the rows of a batch with ARCHIVE_FIELDS that are to be archived, with FILE_FIELDS.
+    """Return the rows of a batch with ARCHIVE_FIELDS that will be archived, with FILE_FIELDS.
 
-    Their status is that of the list which had them, and no other tasks wait for them: those stay in
-    Redis. With `before` they have ended before that time, by `finished` or else `updated`.
-    seen: the ids of this run, to which it adds: a list may contain an id twice.
+    Their status is that of their list, and no other tasks wait for them: those stay in Redis. With
+    `before` they have ended before that time, by `finished` or else `updated`.
+    seen: the ids of this run, to which it adds, because a list may contain an id twice.
     """
     compute = arrow.pyarrow().compute
     is_ours = compute.and_(
@@ -54,8 +54,10 @@ def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]
 def by_partition(
     batch: pa.RecordBatch, is_by_group: bool
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """Yield each day, in UTC, and group, and its rows: the day when the task ended, else when it last
-    changed, or was made. Not by group: the group is None.
+    """Yield each UTC day and group with its rows.
+
+    The day is that on which the task ended, else was last changed, else was made. Without groups,
+    the group is None.
     """
     pa = arrow.pyarrow()
     days = pa.compute.coalesce(batch["finished"], batch["updated"], batch["created"])

@@ -41,7 +41,8 @@ def read(
 
     queue, days, group: only the tasks of that queue, of the days from the first to the last of the
         two, and of that group.
-    unverified: read a store where Blueque was not tested, too. fields: names of columns in `FIELDS`; all if left out.
+    unverified: also read a store with which Blueque was not tested.
+    fields: names of columns in `FIELDS`. Default: all.
     latest: only the newest state of each task that was archived more than once, because it was put
         in line again.
     Raises ArchiveRefused, InvalidInput, NotInstalled.
@@ -66,8 +67,9 @@ def files(
     group: str | None = None,
     unverified: bool = False,
 ) -> list[str]:
-    """Return the paths of the files that count now, for another reader of Parquet; `read` says what
-    the options are. In a store they are paths of `pyarrow.fs`.
+    """Return the paths of the files that count now, for another reader of Parquet.
+
+    The options are those of `read`. In a store they are paths of `pyarrow.fs`.
     """
     place = opening.open_(directory, unverified)
     return [file.path for file in select(place, queue, days, group)]
@@ -126,7 +128,7 @@ def _rows(
 
 
 def schema_of(fields: Sequence[str]) -> pa.Schema:
-    """Return the schema of a table with these columns, of which `day` may be one."""
+    """Return the schema of a table with these columns, which may include `day`."""
     pa = arrow.pyarrow()
     return pa.schema(
         [
@@ -159,9 +161,7 @@ def load(archive: Archive, file: File, fields: Sequence[str]) -> Iterator[pa.Tab
 
 
 def _as_written(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table in the schema of our files. Another engine may have written it a little
-    differently.
-    """
+    """Return a table in the schema of our files. Another engine may have written it differently."""
     pa = arrow.pyarrow()
     columns = [
         table[field.name].cast(field.type)

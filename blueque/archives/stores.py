@@ -1,5 +1,5 @@
-"""Where the files of an archive are, by way of pyarrow.fs: a directory, or a store of objects; and
-which stores are tested.
+"""The place of an archive through pyarrow.fs: a directory or an object store; and which stores are
+tested.
 """
 
 from __future__ import annotations
@@ -35,13 +35,11 @@ class Store:
         self._url = url
 
     def is_file(self) -> bool:
-        """Return whether a file is in this place, where a directory should be."""
+        """Return whether the place is a file, not a directory."""
         return bool(self._files.get_file_info(self.path()).is_file)
 
     def is_empty(self) -> bool:
-        """Return whether the place is there, and has nothing but hidden names, which begin with _
-        or a dot.
-        """
+        """Return whether the place exists and has nothing but hidden names, which begin with _ or a dot."""
         from pyarrow.fs import FileType  # here, because it takes time: see arrow.py
 
         kind = self._files.get_file_info(self.path()).type
@@ -68,13 +66,13 @@ class Store:
             return None
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a file; it is there for good when this returns."""
+        """Write a file; it is durable when this returns."""
         with self.create(path) as file:
             file.write(content)
         self.sync([path])
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a file, or write it anew; in a directory, a reader never sees half of it."""
+        """Write or overwrite a file; in a directory, a reader never sees half of it."""
         if self._files.type_name != "local":
             self.put(path, content)
             return
@@ -83,7 +81,7 @@ class Store:
         self.sync([path])
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Have files survive a power cut. What is in a store of objects does so anyway."""
+        """Make files survive a power cut. Object stores do so anyway."""
         if self._files.type_name != "local":
             return
         folders = set()
@@ -96,7 +94,7 @@ class Store:
                 _sync(folder)
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files; files that are gone already are fine."""
+        """Remove files; missing files are no error."""
 
         def remove(path: str) -> None:
             with contextlib.suppress(FileNotFoundError):

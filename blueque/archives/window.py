@@ -1,4 +1,4 @@
-"""Which part of a snapshot goes into the next batch: the oldest tasks, up to a time of their end."""
+"""The part of a snapshot for the next batch: the oldest tasks, up to a time of their end."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def ended_before(redis: Redis, snapshot: Snapshot, before: float) -> Snapshot:
     """Return the part of a snapshot that ended before that time, if its lists are in the order of
     their ends.
 
-    They are, but for differences between the clocks of hosts; so the reader checks each task again.
+    They are, except for differences between the clocks of hosts; so the reader checks each task again.
     """
     return snapshot._replace(parts=tuple(_cut(redis, part, before) for part in snapshot.parts))
 
 
 def window(snapshot: Snapshot, position: int, size: int) -> list[Slice]:
-    """Return `size` ids of a snapshot from a position on, counted over all its parts."""
+    """Return `size` ids of a snapshot from a position on, counting through all its parts."""
     found = []
     for part in snapshot.parts:
         rows = part.last - part.first

@@ -1,7 +1,7 @@
-"""The audit finds what is wrong in Redis, and repairs it.
+"""The audit finds faults in Redis and repairs them.
 
-`blueque doctor` and the tests use it. It sees only what Redis knows: not whether a process is
-alive, nor for how long a beat has not changed. Listeners and schedulers judge that.
+`blueque doctor` and the tests use it. It sees only what is in Redis: not whether a process is
+alive, nor how old a beat is. Listeners and schedulers judge that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Finding", "Report", "audit", "repair", "report"]
 class Report(NamedTuple):
     """The findings of an audit, and the number of queues and tasks that it has seen.
 
-    payload_keys: how many unfinished tasks and schedules need each.
+    payload_keys: how many unfinished tasks and schedules need each key.
     """
 
     findings: list[Finding]
@@ -41,18 +41,18 @@ class Report(NamedTuple):
 def audit(
     redis: Redis, settle: float = 0.0, pause: Callable[[float], object] = time.sleep
 ) -> list[Finding]:
-    """Return everything that is not as it must be. See `report`."""
+    """Return all faults. See `report`."""
     return report(redis, settle, pause).findings
 
 
 def report(
     redis: Redis, settle: float = 0.0, pause: Callable[[float], object] = time.sleep
 ) -> Report:
-    """Scan everything and report what is not as it must be, failures before warnings.
+    """Scan everything and report all faults, failures before warnings.
 
-    settle: if the scan has findings, wait for so many seconds, scan again, and report only what is
-    in both: a task that moved during a scan is not a fault. At 0 there is one scan, which is right
-    if nothing changes meanwhile.
+    settle: if the scan has findings, wait this many seconds, scan again, and report only what is in
+        both: a task that moved during a scan is no fault. At 0 there is one scan, which is right if
+        nothing changes meanwhile.
     """
     # A connection of its own: its EXEC must not end the watch of a spare id, and a
     # key of a wrong type must not keep it from the others.
@@ -76,7 +76,7 @@ def report(
 
 
 def _judge(redis: Redis, observed: Observation, tasks: Sequence[str]) -> list[Finding]:
-    """Return what is wrong with everything but the locks, among the tasks with these only."""
+    """Return the faults of everything but the locks, and among the tasks of these only."""
     findings = list(invariants.judge(observed))
     blocked: dict[str, str] = {}
     awaited: list[str] = []
@@ -95,10 +95,10 @@ def _judge(redis: Redis, observed: Observation, tasks: Sequence[str]) -> list[Fi
 def _confirmed(
     redis: Redis, findings: Sequence[Finding], holders: dict[str, dict[Holder, int]]
 ) -> list[Finding]:
-    """Scan again, and return what stands in both scans.
+    """Scan again, and return the findings of both scans.
 
-    A task that has the same position in both has held its lock in between: those that hold a lock
-    in both scans have held it at the same time.
+    A task with the same position in both has held its lock in between. So those that hold a lock in
+    both scans have held it at the same time.
     """
     suspects = {finding.task for finding in findings if finding.task is not None}
     for finding in findings:
@@ -132,7 +132,7 @@ def repair(redis: Redis, finding: Finding, now: float) -> bool:
 
 
 def _align_task(redis: Redis, finding: Finding, now: float) -> bool:
-    """Align the entry that is wrong. Of a task in the list of a listener, look at its line as well."""
+    """Align the wrong entry. For a task in the list of a listener, check its line as well."""
     place, text, seen = finding.place, finding.text, finding.seen
     task = finding.task or text or ""
     looked_at = [] if place is None or text is None else [Entry(place, text)]

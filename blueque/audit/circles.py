@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 def circles(waits: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
     """Yield each circle: a largest group of tasks that all wait for each other.
 
-    waits: for which others each task waits. It is walked once, without recursion: a chain may have
-    100,000 tasks. This is Gabow's path-based search for strongly connected components.
+    waits: the tasks that each task waits for. It is walked once, without recursion, because a chain
+        may have 100,000 tasks. This is Gabow's path-based search for strongly connected components.
     """
     numbers: dict[str, int] = {}  # in the order of the walk
     ended = set[str]()

@@ -1,4 +1,4 @@
-"""What must always be true of tasks that wait for others, and of those for which others wait.
+"""The invariants of tasks that wait for others, and of those that others wait for.
 
 The scan knows who they are; their conditions and dependents are read here, a hundred tasks at a
 time, and not kept. docs/protocol/audit.md, "Invariants", has the same in words.
@@ -27,7 +27,7 @@ _TOLD = float("inf")  # the score of a dependent that waits on, though the task 
 
 
 class _Child(NamedTuple):
-    """A blocked task. look: its score among the blocked tasks of its queue. group: that it is in."""
+    """A blocked task. look: its score among the blocked tasks of its queue. group: its group."""
 
     task: str
     queue: str
@@ -52,7 +52,7 @@ class _Parent(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A dependent: its score, its status, and its condition on the task that has it."""
+    """A dependent: its score, its status, and its condition on the parent."""
 
     task: str
     score: float
@@ -68,7 +68,7 @@ class _Entry(NamedTuple):
 def judge(
     redis: Redis, observed: Observation, blocked: Mapping[str, str], awaited: Iterable[str]
 ) -> Iterator[Finding]:
-    """Yield what is wrong with tasks that wait for others.
+    """Yield the faults of tasks that wait for others.
 
     blocked: the blocked tasks, with their queues. awaited: the finished tasks that have dependents.
     """
@@ -102,7 +102,7 @@ def judge(
 
 
 def _children(redis: Redis, tasks: Sequence[tuple[str, str]]) -> Iterator[_Child]:
-    """Yield those of the tasks that are still blocked."""
+    """Yield the tasks that are still blocked."""
     groups: list[list[Command]] = [
         [
             ("HMGET", keys.task(task), "status", "queue", "group"),
@@ -128,7 +128,7 @@ def _ripe(child: _Child) -> Iterator[Finding]:
 
 
 def _unlinked(redis: Redis, children: Sequence[_Child]) -> Iterator[tuple[Finding, str]]:
-    """Yield the tasks that are not among the dependents of one for which they wait, and that one."""
+    """Yield the tasks that are missing among the dependents of one that they wait for, and that one."""
     waiting = [child for child in children if not child.is_looked_at]
     pairs = [(child, parent) for child in waiting for parent in unmet(child.conditions)]
     groups: list[list[Command]] = [
@@ -162,7 +162,7 @@ def _circle(circle: Sequence[str], blocked: Mapping[str, str]) -> Finding:
 
 
 def _settled(redis: Redis, tasks: Sequence[str]) -> Iterator[_Parent]:
-    """Yield those of the tasks that have ended, and whose dependents are not about to be told."""
+    """Yield the ended tasks whose dependents are not about to be told."""
     groups: list[list[Command]] = [
         [
             ("HMGET", keys.task(task), "status", "queue", "dependents"),
@@ -177,7 +177,7 @@ def _settled(redis: Redis, tasks: Sequence[str]) -> Iterator[_Parent]:
 
 
 def _entries(redis: Redis, parent: _Parent) -> Iterator[Finding]:
-    """Yield whether a finished task has dependents that are still to be told, or do not wait."""
+    """Yield a finding if a finished task has dependents that were not told, or do not wait."""
     key, stale = keys.dependents(parent.task), None
     for entry in _dependents(redis, parent.task):
         if entry.waits and _is_to_be_told(parent, entry):

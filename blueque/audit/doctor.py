@@ -1,6 +1,4 @@
-"""What `blueque doctor` asks: is the server in order, is everything in it as it must be, and can it
-be repaired?
-"""
+"""The checks of `blueque doctor`: the server, everything in it, and repairs."""
 
 from __future__ import annotations
 
@@ -44,10 +42,10 @@ class Doctor:
         self._redis, self._serve = redis, serve
 
     def check(self, settle: float = 0.0) -> list[Check]:
-        """Check the server, the due tasks, the processes on this host, and the tasks and
-        archive batches that were left half made.
+        """Check the server, the due tasks, the processes on this host, and unfinished workflows and
+        archive batches.
 
-        settle: for how many seconds a process has to be gone while its task is still started.
+        settle: for how many seconds a process must be gone while its task is still started.
         """
         # A key of a wrong type is for the audit to report.
         with contextlib.closing(self._redis.lenient()) as reader:
@@ -66,7 +64,7 @@ class Doctor:
             return [*checks, *_archives(reader, queues)]
 
     def judge_keys(self, needed: Mapping[str, int]) -> Iterator[Check]:
-        """Yield the payload keys that are needed, but the first in our file: do not remove them yet.
+        """Yield the payload keys that are needed, except the first in our file: do not remove them yet.
 
         needed: as in a Report.
         """
@@ -93,10 +91,11 @@ class Doctor:
                 yield Check("payloads", "ok", sentence)
 
     def give_up_workflows(self, by: str | None = None) -> list[Finding]:
-        """Cancel the workflows whose producer stopped a day ago, and remove those that were cancelled
-        so and kept long enough, with their tasks, none of which has run. Return what was done.
+        """Cancel workflows whose producer stopped a day ago. Return what was done.
 
-        by: who asks for it (this user and host if left out).
+        Those that were cancelled this way and kept long enough are removed with their tasks, none
+        of which has run.
+        by: who asks for it. Default: this user and host.
         """
         found = list(_half_made(self._redis))
         return [_given_up(each) for each in found if self._give_up(each, process.who_of(by))]
@@ -112,8 +111,8 @@ class Doctor:
             return False
 
     def audit(self, settle: float) -> Report:
-        """Scan every key. If there are findings, scan again after `settle` seconds, and report what
-        is in both scans.
+        """Scan every key. If there are findings, scan again after `settle` seconds, and report
+        those in both.
 
         Source: docs/protocol/audit.md, "Invariants".
         """
@@ -156,7 +155,7 @@ def _started_without_process(redis: Redis, queues: list[str]) -> dict[tuple[str,
 
 
 def _aliases(aliases: Mapping[str, str], queues: Collection[str]) -> Iterator[Check]:
-    """Yield the queues whose name is an alias of another: their tasks are out of sight of it."""
+    """Yield the queues whose name is an alias of another one, which hides their tasks."""
     for name in aliases.keys() & set(queues):
         fact = f"{name} is an alias of queue {aliases[name]} in blueque.toml, and Redis has a queue of this name"
         advice = "a program without this file uses it: let it name the queue, and take the alias out to see its tasks"
@@ -164,7 +163,7 @@ def _aliases(aliases: Mapping[str, str], queues: Collection[str]) -> Iterator[Ch
 
 
 def _archives(redis: Redis, queues: list[str]) -> Iterator[Check]:
-    """Yield the batches that were left on their way into an archive."""
+    """Yield the unfinished archive batches."""
     inspector = Inspector(redis)
     now, records = inspector.now(), inspector.archiving(queues) if queues else []
     for queue, record in zip(queues, records, strict=True):
@@ -180,7 +179,7 @@ def _archives(redis: Redis, queues: list[str]) -> Iterator[Check]:
 
 
 def _of_gone(task: Task, has_listener: bool, serve: Callable[[str], str]) -> Check:
-    """Say which listener reports the end of a task whose process has ended."""
+    """Return which listener reports the end of a task whose process has ended."""
     fact = f"task {task.id} of queue {task.queue} is started, and its process {task.pid} is gone from this host"
     if has_listener:
         advice = f"its listener {task.node} reports its end at its next beat. If it stays so, restart that listener."
@@ -190,7 +189,7 @@ def _of_gone(task: Task, has_listener: bool, serve: Callable[[str], str]) -> Che
 
 
 def _half_made(redis: Redis) -> Iterator[Unfinished]:
-    """Yield the workflows that were left before all of their tasks were there."""
+    """Yield the abandoned incomplete workflows."""
     yield from half_made.workflows(redis, half_made.FORGOTTEN)
     yield from half_made.removable(redis, half_made.FORGOTTEN)
 

@@ -1,4 +1,4 @@
-"""What must always be true of groups of tasks: that the sets say of each member what its hash says.
+"""The invariants of groups of tasks: the sets agree with the hash of each member.
 
 The members of a group are read a thousand at a time, and not kept. docs/protocol/audit.md,
 "Invariants", has the same in words.
@@ -26,7 +26,7 @@ _NOW = 0.0  # the score of a group at which a listener or scheduler is about to 
 class _Member(NamedTuple):
     """A member: status, queue and group as in its hash, and whether the sets have it.
 
-    unsettled: its score among those whose end is about to be noted.
+    unsettled: its score among those whose end is about to be recorded.
     """
 
     task: str
@@ -39,7 +39,7 @@ class _Member(NamedTuple):
 
 
 def judge(redis: Redis, groups: Iterable[str], bad_keys: Collection[str]) -> Iterator[Finding]:
-    """Yield what is wrong with groups."""
+    """Yield the faults of groups."""
     for group in groups:
         if not any(key(group) in bad_keys for key in _OF_A_GROUP):
             yield from _judge_group(redis, group, bad_keys)
@@ -75,7 +75,7 @@ def _not_ended(redis: Redis, group: str) -> Finding | None:
 
 
 def _pieces(redis: Redis, group: str) -> Iterator[list[str]]:
-    """Yield the ids of all members, some at a time. They only become more."""
+    """Yield the ids of all members, some at a time. Their number only grows."""
     first = 0
     while True:
         some = members(redis, group, first, BATCH)
@@ -124,8 +124,10 @@ def _find(code: str, key: str, group: str, member: _Member, sentence: str) -> Fi
 def _strangers(
     redis: Redis, group: str, known: int, bad_keys: Collection[str]
 ) -> Iterator[Finding]:
-    """Yield which open members are not in the list of members. known: how many are. The set is read
-    only if it has more. What is gone may be among the bad ones.
+    """Yield the open members that are missing in the list of members.
+
+    known: how many are in it; the set is read only if it has more. Members that are gone may be
+        among the bad ones.
     """
     key = keys.open_members(group)
     (size,) = redis.read(("SCARD", key))

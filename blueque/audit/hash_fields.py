@@ -1,4 +1,4 @@
-"""Fields that hold no number, policy or state that a program can read.
+"""Malformed fields: numbers, policies and states that a program cannot read.
 
 Texts are not judged, nor are the entries of a history, a log or a stream, which only people read.
 docs/protocol/audit.md, "Invariants", has the same in words.

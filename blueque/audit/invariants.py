@@ -1,5 +1,5 @@
-"""What must always be true of Redis as a whole. The functions are pure: they take what a scan has
-seen, and yield findings.
+"""The invariants of Redis as a whole. The functions are pure: they take the result of a scan and
+yield findings.
 
 docs/protocol/audit.md, "Invariants", has the same in words. The rules of lines, locks and limits
 are in line_invariants.py.
@@ -18,7 +18,7 @@ from blueque.model.states import FINISHED, HELD, STATUSES, Entry, fault, wanted
 
 
 def judge(observed: Observation) -> Iterator[Finding]:
-    """Yield what is wrong with everything but the tasks and the locks."""
+    """Yield the faults of everything but the tasks and the locks."""
     yield from (*observed.bad_keys.values(), *observed.malformed)
     for entry in observed.garbage:
         sentence = f"{entry.place} has the entry {entry.text!r}, which cannot mean anything there."
@@ -34,7 +34,7 @@ def judge(observed: Observation) -> Iterator[Finding]:
 
 
 def judge_task(observed: Observation, task: str, seen: TaskSeen) -> Iterator[Finding]:
-    """Yield what is wrong with one task, and note the lock that it holds."""
+    """Yield the faults of one task, and record the lock that it holds."""
     entries = Counter(observed.entries.get(task, ()))
     if not seen.names:
         for entry in entries:
@@ -56,7 +56,7 @@ def judge_task(observed: Observation, task: str, seen: TaskSeen) -> Iterator[Fin
 
 
 def _broken(task: str, seen: TaskSeen) -> Finding | None:
-    """Return what keeps a hash from being a task at all."""
+    """Return why a hash is no task at all, or None."""
     key = keys.task(task)
     if not seen.names & {"queue", "parameters"}:
         sentence = f"{key} has neither queue nor parameters: it is what 1.0.0 leaves of a task that was deleted."
@@ -94,7 +94,7 @@ def _places(
 
 
 def _holder(observed: Observation, task: str, seen: TaskSeen, entry: Entry) -> Iterator[Finding]:
-    """Judge the listener that holds a task which it may hold."""
+    """Check the listener that holds a task which it may hold."""
     node, queue = entry.place.node, entry.place.queue
     listener = observed.listener(queue, node)
     if listener.lives:

@@ -1,4 +1,4 @@
-"""What must always be true of lines, locks and limits, as pure functions; see invariants.py."""
+"""The invariants of lines, locks and limits, as pure functions; see invariants.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PRIORITY = re.compile(r"(0|-?[1-9][0-9]{0,2})(,.+)?")
 
 
 def judge_lines(observed: Observation) -> Iterator[Finding]:
-    """Yield what is wrong with the lines of all queues and with their settings."""
+    """Yield the faults of the lines of all queues and of their settings."""
     alive: dict[str, dict[str, dict[str, int]]] = {}
     for (queue, node), listener in observed.listeners.items():
         if listener.state == "alive":
@@ -46,7 +46,7 @@ def judge_lines(observed: Observation) -> Iterator[Finding]:
 def judge_locks(holders: Mapping[str, Mapping[Holder, int]]) -> Iterator[Finding]:
     """Yield the locks that more tasks hold than any of them allows.
 
-    holders: of each lock the tasks that hold it, and how many tasks each of them allows.
+    holders: for each lock, the tasks that hold it, and how many holders each of them allows.
     """
     for lock, limits in holders.items():
         limit = max(limits.values(), default=0)
@@ -71,7 +71,7 @@ def _line(
 
 
 class _Finder(NamedTuple):
-    """Makes the findings about one line."""
+    """Creates the findings about one line."""
 
     queue: str
     name: str
@@ -98,7 +98,7 @@ def _misnamed(seen: LineSeen, finder: _Finder) -> Iterator[Finding]:
 
 
 def _listing(needs: Needs, seen: LineSeen, finder: _Finder) -> Iterator[Finding]:
-    """Judge how a line with tasks is listed."""
+    """Check how a line with tasks is listed."""
     line, listing = finder.line, keys.lines(finder.queue)
     if seen.score is None:
         wait = "waits" if seen.length == 1 else "wait"
@@ -119,7 +119,7 @@ def _listing(needs: Needs, seen: LineSeen, finder: _Finder) -> Iterator[Finding]
 def _unfit(
     needs: Needs, seen: LineSeen, alive: dict[str, dict[str, int]], finder: _Finder
 ) -> Iterator[Finding]:
-    """Judge whether any listener that is alive could run the tasks of a line."""
+    """Check whether a live listener could run the tasks of a line."""
     lack = lacking(needs, list(alive.values()))
     if not alive or lack is None:
         return

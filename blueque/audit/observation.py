@@ -1,4 +1,4 @@
-"""What one scan of Redis has seen, and what a finding is. Nothing here talks to Redis."""
+"""The result of one scan of Redis, and the form of a finding. Nothing here talks to Redis."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ Holder = tuple[str, tuple[str | None, ...]]  # a task that holds a lock, and its
 
 
 class Finding(NamedTuple):
-    """Something that is not as it must be.
+    """A fault.
 
     code: a code of docs/protocol/audit.md, "Invariants".
-    key: where it is. task, queue, node: what it is about, if it is about such a thing.
+    key: where it is. task, queue, node: what it concerns, if it concerns one.
     sentence: the facts, for a person.
-    fix: the repair; None when a person has to decide.
-    text, place: the entry that is wrong or missing. Of a key of a wrong type, text is that type.
-    seen: the hash of the task, so that a repair can make sure that it has not changed.
+    fix: the repair; None: a person has to decide.
+    text, place: the wrong or missing entry. For a key of a wrong type, text is that type.
+    seen: the hash of the task, so that a repair can check that it has not changed.
     """
 
     code: str
@@ -76,13 +76,13 @@ class Finding(NamedTuple):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What two scans must agree on, for the finding to stand in both."""
+        """What two scans must agree on, for the finding to be in both."""
         position = None if self.seen is None else self.seen.position
         return self.code, self.key, self.task, self.queue, self.node, self.text, position
 
 
 class TaskSeen(NamedTuple):
-    """The fields of a task's hash that an audit needs. Without names there is no hash."""
+    """The fields of a task's hash that an audit needs. Without names, there is no hash."""
 
     names: frozenset[str] = frozenset()
     status: str | None = None
@@ -103,12 +103,12 @@ class TaskSeen(NamedTuple):
 
     @property
     def whereabouts(self) -> Whereabouts:
-        """The fields that say where the task has to be."""
+        """The fields that determine where the task must be."""
         return Whereabouts.of(self)
 
     @property
     def position(self) -> tuple[str | None, ...]:
-        """What changes whenever the task moves. The progress of an attempt changes `updated`, too."""
+        """The fields that change whenever the task moves. Progress of an attempt changes `updated`, too."""
         updated = None if self.status in HELD else self.updated
         return self.token, updated, *self.whereabouts
 
@@ -116,8 +116,8 @@ class TaskSeen(NamedTuple):
 class ListenerSeen(NamedTuple):
     """A listener of a queue.
 
-    state: of the registration. None: it has no registration, and is a listener of 1.0.0 if it is a
-        member of the listeners.
+    state: of the registration. None: it has none, and is a 1.0.0 listener if it is a member of the
+        listeners.
     """
 
     state: str | None = None
@@ -131,7 +131,7 @@ class ListenerSeen(NamedTuple):
     @property
     def lives(self) -> bool:
         """Return whether it counts as alive: registered as alive, or a member without registration,
-        as the listeners of 1.0.0 are.
+        as 1.0.0 listeners are.
         """
         return self.is_member if self.state is None else self.state != "dead"
 
@@ -170,15 +170,14 @@ class QueueSeen(NamedTuple):
 
 @dataclass
 class Observation:
-    """What one scan has seen, without the hashes of the tasks: these are judged one by one and not
-    kept.
+    """The result of one scan, without the hashes of the tasks: these are judged one by one and not kept.
 
-    bad_keys: the keys that should not be, or not as they are.
+    bad_keys: the keys that should not exist, or not as they are.
     entries: by task. listeners, lines: by queue and name. nodes: the listeners that a key names.
-    holders: of each lock, the tasks that hold it, and how many tasks each allows to hold it.
+    holders: for each lock, the tasks that hold it, and how many holders each allows.
     groups: the names of those that have a record. schedules: of those that have a record or are
-        listed. malformed: what is wrong with fields of hashes that are no tasks.
-    payload_keys: how many unfinished tasks and schedules need each.
+        listed. malformed: the faulty fields of hashes that are no tasks.
+    payload_keys: how many unfinished tasks and schedules need each key.
     """
 
     bad_keys: dict[str, Finding] = field(default_factory=dict)
@@ -195,7 +194,7 @@ class Observation:
     payload_keys: Counter[str] = field(default_factory=Counter)
 
     def note_keys(self, text: str | None) -> None:
-        """Note the payload keys that an unfinished task needs, or a schedule. text: its needs."""
+        """Record the payload keys that an unfinished task or a schedule needs. text: its needs."""
         needs = parse_needs(text or "")
         self.payload_keys.update(keys_among(needs.resources if needs is not None else ()))
 
@@ -203,12 +202,12 @@ class Observation:
         return self.listeners.get((queue, node or ""), ListenerSeen())
 
     def reject(self, code: str, key: str, sentence: str, text: str, **about: Any) -> None:
-        """Note a key that should not be, or not as it is."""
+        """Record a key that should not exist, or not as it is."""
         finding = Finding(code, key, None, None, sentence, None, text=text)
         self.bad_keys[key] = finding._replace(**about)
 
     def note(self, place: Place, texts: Iterable[str]) -> None:
-        """Note the entries of a place."""
+        """Record the entries of a place."""
         if place.kind in ("wake", "orders"):
             self.garbage += [Entry(place, text) for text in texts if text != MARK]
             return
@@ -227,9 +226,7 @@ class Observation:
             self.entries.setdefault(task, []).append(Entry(place, text))
 
     def note_waiting(self, lock: str, members: Iterable[str]) -> Iterator[Pair]:
-        """Yield the lines that wait for a lock, with their queues; note the entries that mean
-        nothing.
-        """
+        """Yield the lines that wait for a lock, with their queues; record invalid entries."""
         for member in members:
             line, separator, queue = member.partition("_")
             needs = needs_of(line)
@@ -240,7 +237,7 @@ class Observation:
 
 
 class Keys:
-    """Every key of Blueque in Redis, with its type. A key of a wrong type is noted as bad."""
+    """Every key of Blueque in Redis, with its type. Keys of a wrong type are recorded as bad."""
 
     def __init__(self, types: dict[str, str], observed: Observation) -> None:
         self.types = types
@@ -250,7 +247,7 @@ class Keys:
             self._by_word.setdefault(_word(key), []).append(key)
 
     def starting(self, prefix: str) -> list[str]:
-        """Return the keys that start so; the prefix has at least the word after `blueque_`."""
+        """Return the keys with this prefix, which has at least the word after `blueque_`."""
         return [key for key in self._by_word.get(_word(prefix), ()) if key.startswith(prefix)]
 
     def is_of(self, key: str, kind: str, queue: str | None = None) -> bool:
@@ -262,7 +259,7 @@ class Keys:
         return found == kind
 
     def of(self, prefix: str, kind: str) -> list[str]:
-        """Return what follows the prefix in each key that starts so and is of this type."""
+        """Return what follows the prefix in each key that has it and is of this type."""
         return [key.removeprefix(prefix) for key in self.starting(prefix) if self.is_of(key, kind)]
 
 

@@ -31,7 +31,7 @@ def hashes(
 
 
 def read_groups(redis: Redis, groups: Sequence[Sequence[Command]]) -> Iterator[list[Any]]:
-    """Yield the replies to each group of commands. The commands of a group see one instant."""
+    """Yield the replies to each group of commands. A group is read at one instant."""
     most = max(map(len, groups), default=1)
     for some in in_parts(groups, BATCH // most):
         commands = [command for group in some for command in group]
@@ -48,7 +48,7 @@ def read_all(redis: Redis, key: str, kind: str) -> list[str]:
 
 
 def _read_list(redis: Redis, key: str) -> list[str]:
-    """Return a list: piece by piece, or all of it at one instant if it shifts in between."""
+    """Return a list: piece by piece, or all of it at one instant if it shifts meanwhile."""
     texts: list[str] = []
     while True:
         # Each piece begins with the last entry of the piece before: otherwise the list has shifted.
@@ -63,7 +63,7 @@ def _read_list(redis: Redis, key: str) -> list[str]:
 
 
 def _read_members(redis: Redis, key: str, kind: str) -> list[str]:
-    """Return the members of a set or a sorted set. A member that is there all the time is seen."""
+    """Return the members of a set or a sorted set. It includes every member that is there all the time."""
     cursor, members = "0", dict[str, None]()  # a cursor may return a member twice
     command, step = ("SSCAN", 1) if kind == "set" else ("ZSCAN", 2)
     while True:
@@ -74,6 +74,6 @@ def _read_members(redis: Redis, key: str, kind: str) -> list[str]:
 
 
 def read_flat(redis: Redis, commands: Sequence[Command], size: int = BATCH) -> Iterator[Any]:
-    """Yield the reply to each command, so many commands in a round trip."""
+    """Yield the reply to each command, `size` commands in a round trip."""
     for some in in_parts(commands, size):
         yield from redis.read(*some)

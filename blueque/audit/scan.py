@@ -1,7 +1,7 @@
 """The scan of an audit: reads everything that Blueque has in Redis, in pieces.
 
-Here, and nowhere else, SCAN is allowed: a key that nothing refers to can be found in no other way.
-A scan is for a person or a test that asks for an audit, never for a program that runs all the time.
+SCAN is allowed only here: a key that nothing refers to cannot be found otherwise. A scan is for a
+person or a test that asks for an audit, never for a daemon.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _OF_A_LISTENER = {keys.reserved: "list", keys.listener: "hash", keys.orders: "zs
 
 
 class Scan(NamedTuple):
-    """What a scan has seen, with the ids of all tasks that have a hash or an entry.
+    """The result of a scan, with the ids of all tasks that have a hash or an entry.
 
     hashes: how many of them have a hash.
     """
@@ -124,7 +124,7 @@ def _keys(redis: Redis) -> Iterator[tuple[str, str]]:
 
 
 def _queues(redis: Redis, observed: Observation, found: Keys) -> list[str]:
-    """Note each queue that is listed or has a key of its own, and return their names."""
+    """Record each queue that is listed or has a key of its own, and return their names."""
     used = set[str]()
     if found.is_of(keys.QUEUES, "zset"):
         used.update(read_all(redis, keys.QUEUES, "zset"))
@@ -169,7 +169,7 @@ def _read_queue(redis: Redis, observed: Observation, found: Keys, queue: str) ->
 
 
 def _read_lines(redis: Redis, observed: Observation, found: Keys, queues: list[str]) -> None:
-    """Note the lines of all queues, their tasks, and how they are listed."""
+    """Record the lines of all queues, their tasks, and how they are listed."""
     lines: dict[Pair, None] = {}
     for key in found.starting(f"{keys.PREFIX}line_"):
         line = keys.parse_line(key)
@@ -200,7 +200,7 @@ def _line_reads(queue: str, name: str) -> list[Command]:
 
 
 def _check_kept(redis: Redis, observed: Observation, found: Keys) -> None:
-    """Check the keys that outlive their tasks for a while: each has to expire."""
+    """Check the keys that outlive their tasks for a while: each must expire."""
     kept = [keys.key_kept(task) for task in found.of(keys.key_kept(""), "string")]
     for key, seconds in zip(kept, read_flat(redis, [("TTL", key) for key in kept]), strict=True):
         if seconds == -1:
@@ -209,7 +209,7 @@ def _check_kept(redis: Redis, observed: Observation, found: Keys) -> None:
 
 
 def _check_belongings(observed: Observation, found: Keys) -> None:
-    """Check what belongs to a task, and what counts events."""
+    """Check the keys that belong to a task, and those that count events."""
     for prefix, kind in _OF_A_TASK.items():
         for task in found.of(prefix, kind):
             if keys.task(task) not in found.types:
@@ -232,7 +232,7 @@ def _check_snapshots(found: Keys) -> None:
 
 
 def _read_schedules(redis: Redis, observed: Observation, found: Keys) -> None:
-    """Note the schedules, and the lists of occurrences that belong to none."""
+    """Record the schedules, and the lists of occurrences that belong to none."""
     names, lists = (found.of(prefix, kind) for prefix, kind in _OF_A_SCHEDULE.items())
     for name in lists:
         if keys.schedule(name) not in found.types:
@@ -245,8 +245,8 @@ def _read_schedules(redis: Redis, observed: Observation, found: Keys) -> None:
 
 
 def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[str]) -> None:
-    """Note the queue and listener of each key that belongs to a listener. A key that belongs to
-    nothing is bad.
+    """Record the queue and listener of each key that belongs to a listener. A key without an owner
+    is bad.
     """
     owners: dict[str, list[Pair]] = {}
     for pair in observed.nodes:
@@ -281,8 +281,9 @@ def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[
 
 
 def _possible_owners(redis: Redis, found: Keys, key: str, queues: list[str]) -> list[Pair]:
-    """Return each queue and listener that a key may belong to. Its name does not say where the
-    queue ends: both names may hold a `_`.
+    """Return each queue and listener that a key may belong to.
+
+    Its name does not show where the queue ends, because both names may contain a `_`.
     """
     pairs = [
         (queue, key.removeprefix(name(queue, "")))

@@ -1,5 +1,4 @@
-"""What must always be true of schedules: that each is found when something comes of it, and that what
-is next follows from its rule.
+"""The invariants of schedules: each is found when it is due, and its next time follows from its rule.
 
 Their records are read a hundred at a time, without the parameters, and not kept.
 docs/protocol/audit.md, "Invariants", has the same in words.
@@ -27,7 +26,7 @@ _READ = (*[field for field in FIELDS if field != "parameters"], "doomed")
 
 
 def judge(redis: Redis, observed: Observation) -> Iterator[Finding]:
-    """Yield what is wrong with the schedules that the scan has seen."""
+    """Yield the faults of the schedules that the scan has seen."""
     bad = observed.bad_keys
     if keys.SCHEDULES in bad:
         return
@@ -78,7 +77,7 @@ def _judge(name: str, record: Mapping[str, str], score: float | None) -> Iterato
 
 
 def _order(name: str, record: Mapping[str, str], following: int | None) -> Iterator[Finding]:
-    """Yield whether what is next does not follow from what was decided last."""
+    """Yield a finding if the next time does not follow from what was decided last."""
     what, planned, last = f"schedule {name}", record.get("planned"), record["last"]
     if is_out_of_order(record):
         times = f"what is next, {planned} at {record.get('at')}, does not follow on {last}"

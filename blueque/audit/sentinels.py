@@ -28,7 +28,7 @@ def judge_sentinels(redis: Redis) -> Iterator[Check]:
 
 
 def _of_one(quorum: Any, others: Any, replicas: Any) -> Iterator[Check]:
-    """Yield what keeps Sentinels from a failover, or makes it lose more, as one of them sees it."""
+    """Yield what prevents Sentinels from a failover, or makes it lose more, as one of them sees it."""
     if isinstance(others, RedisRefused) or isinstance(replicas, RedisRefused):
         yield Check("sentinel", "unknown", "this user may not ask Sentinel about the servers.")
         return

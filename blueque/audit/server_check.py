@@ -1,4 +1,4 @@
-"""Checks of the Redis server: does it keep what it acknowledges, and can Blueque work there?"""
+"""Checks of the Redis server: does it keep what it acknowledges, and does Blueque work with it?"""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check(redis: Redis, clock: Callable[[], float] = time.time) -> list[Check]:
 
 
 def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
-    """Yield the checks of what INFO says."""
+    """Yield the checks of the facts in INFO."""
     yield from _version(facts, speed)
     yield from _role(facts)
     yield from _replicas(facts)
@@ -71,8 +71,9 @@ def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
 
 
 def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
-    """Yield the checks that need attention even if the server was set up so on purpose: what may
-    lose tasks, or will soon stop everything.
+    """Yield the checks that need attention even on a server that was set up so on purpose.
+
+    They concern what may lose tasks, or will soon stop everything.
     """
     for result in judge(facts, ""):
         if result.level in ("warn", "fail") and result.name not in _CHOSEN:
@@ -80,7 +81,7 @@ def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
 
 
 def refuses_changes(checks: Iterable[Check], nodes: Iterable[Node]) -> bool:
-    """Return whether the server refuses changes for a while already: no listener has just beaten."""
+    """Return whether the server has refused changes for a while: no listener has just beaten."""
     return any(REFUSES in check.sentence for check in checks) and not any(
         node.seen is not None and not node.is_late for node in nodes
     )
@@ -106,7 +107,7 @@ def judge_due(lines: Iterable[QueueOverview]) -> Iterator[Check]:
 
 
 def ahead(schedule: Watched, now: float, served: Collection[str] = ()) -> str | None:
-    """Say that the planned time of a schedule that was decided last is to come; None: it is not."""
+    """Return a sentence if the last decided time of a schedule is in the future; else None."""
     if schedule.last is None or schedule.last - now <= AHEAD:
         return None
     comes = span(schedule.last - now)
@@ -114,7 +115,7 @@ def ahead(schedule: Watched, now: float, served: Collection[str] = ()) -> str | 
 
 
 def judge_hosts(nodes: Iterable[Node]) -> Iterator[Check]:
-    """Yield the host names that several machines have."""
+    """Yield the host names that several machines share."""
     for host, boots in shared_hosts(nodes).items():
         ids = ", ".join(boot[:8] for boot in boots[:MOST_BOOTS])
         ids += ", ..." if len(boots) > MOST_BOOTS else ""
@@ -125,7 +126,7 @@ def judge_hosts(nodes: Iterable[Node]) -> Iterator[Check]:
 
 
 def _facts(redis: Redis) -> tuple[dict[str, str] | None, float]:
-    """Return what INFO says, and how many seconds a round trip takes."""
+    """Return the facts in INFO, and how many seconds a round trip takes."""
     asked = ("EXISTS", keys.QUEUES)  # a server that cannot save refuses PING
     redis.read(asked)  # connects, so that the next measures a round trip only
     began = time.perf_counter()
@@ -222,7 +223,7 @@ def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
 
 def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
     """Yield a failure if replicas are missing, so that changes are refused or not confirmed;
-    warnings if a failover may lose what it acknowledges, or cannot happen.
+    warnings if a failover may lose acknowledged changes, or cannot happen.
     """
     replicas, confirming = (
         known_count(facts.get(name)) or 0 for name in ("connected_slaves", CONFIRMING)

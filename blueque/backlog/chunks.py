@@ -1,5 +1,5 @@
-"""The chunks of a backlog in order, from where a feed has come to. One transaction makes tasks of a
-chunk.
+"""The chunks of a backlog in order, from the present place of a feed. One transaction makes tasks
+of a chunk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Aim(NamedTuple):
 
 
 class FeedChunks:
-    """Makes one chunk after the other, and never holds more than the rows of one.
+    """Makes one chunk after another, and never holds more than the rows of one.
 
     size: how many rows make a chunk. start: where to begin. done: the files that are fed, and their
         marks.
@@ -71,8 +71,9 @@ class FeedChunks:
         self._checked: set[str] = set()
 
     def look(self) -> None:
-        """Read which files there are. Raises BacklogRefused when a file that is fed, or half fed,
-        has changed.
+        """Read which files there are.
+
+        Raises BacklogRefused when a file that is fed, or half fed, has changed.
         """
         last = self._cursor.file
         files = self._backlog.files({*self.done, last} - {""})
@@ -122,7 +123,7 @@ class FeedChunks:
         return FeedChunk(self._cursor.rows, self._cursor, None)
 
     def renew(self, chunk: FeedChunk) -> FeedChunk:
-        """Return the same chunk with tasks that are made now."""
+        """Return the same chunk with tasks as of now."""
         batch = None if chunk.batch is None else self._batch(chunk.batch.tasks)
         return FeedChunk(chunk.before, chunk.after, batch, chunk.skipped, chunk.done, chunk.fed)
 
@@ -132,7 +133,7 @@ class FeedChunks:
         return bad
 
     def count_rows(self) -> int | None:
-        """Return how many rows the whole backlog has. None: that is not known beforehand."""
+        """Return how many rows the whole backlog has. None: unknown in advance."""
         if len(self.ahead) > COUNTED or not all(one.is_parquet for one in self.ahead):
             return None
         in_current = self._cursor.row if self._cursor.file not in self.done else 0
@@ -211,7 +212,7 @@ class FeedChunks:
 
 
 def cursor(record: Mapping[str, str]) -> Cursor:
-    """Return how far a feed is."""
+    """Return the place of a feed."""
     row, offset, rows = (count_of(record.get(name)) for name in ("row", "offset", "rows"))
     return Cursor(
         record.get("file", ""),

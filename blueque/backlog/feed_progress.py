@@ -10,12 +10,12 @@ log = logging.getLogger("blueque")
 
 
 class FeedProgress(NamedTuple):
-    """How far a feed is.
+    """The progress of a feed.
 
     rows: done since its beginning. total: rows of the whole backlog; None: unknown. is_exact: else
         total is an estimate.
-    share: the share of the backlog's bytes that is done, 0 to 1. waiting: tasks in line; None: not
-        known yet.
+    share: the share of the backlog's bytes that is done, 0 to 1. waiting: tasks in line; None:
+        unknown yet.
     skipped: bad rows that this feeder has left out. file: the file that is being fed. note: a
         message about an event.
     """

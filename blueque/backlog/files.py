@@ -1,4 +1,4 @@
-"""The files of a backlog: which there are, in which order, and how to recognise one that was fed."""
+"""The files of a backlog: which exist, their order, and how to recognise a file that was fed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BacklogFile(NamedTuple):
     """One file.
 
     name: its name in the record of the feed. path: where it is.
-    constants: columns that its directories give to all its rows, as `day=2026-11-21` does.
+    constants: columns that its directories add to all its rows, such as `day=2026-11-21`.
     """
 
     name: str
@@ -45,14 +45,14 @@ class BacklogFile(NamedTuple):
 
 
 class Backlog:
-    """The files to feed: a directory and everything below it, one file, a pattern as
-    `backlog/*.parquet`, or several of these.
+    """The files to feed: a directory tree, a file, a pattern such as `backlog/*.parquet`, or
+    several of these.
 
-    The name of a file is its path below the directory that was given, or below the last directory
-    of a pattern before its wildcards; a file that was given itself goes by its last name. So
-    `backlog`, `backlog/*.jsonl` and what a shell makes of that are the same, with any number of
-    files, and wherever the directory is mounted. In a directory, names that begin with `_` or `.`
-    are left out, and names that end neither like Parquet nor like JSON lines.
+    The name of a file is its path below the given directory, or below the last directory of a
+    pattern before its wildcards; for a given file, its last name. So `backlog`, `backlog/*.jsonl`
+    and what a shell makes of it are the same, with any number of files, and wherever the directory
+    is mounted. In a directory, names that begin with `_` or `.`, and names that end neither like
+    Parquet nor like JSON lines, are left out.
     """
 
     def __init__(self, source: Source) -> None:
@@ -141,7 +141,7 @@ def _expand(path: str, known: Collection[str]) -> Iterable[BacklogFile]:
 
 
 def _is_known(path: str, known: Collection[str]) -> bool:
-    """Return whether a path without a file stands for known files, which are only gone."""
+    """Return whether a path without a file stands for known files that are gone."""
     if os.path.basename(path) in known:
         return True
     if not _WILDCARD.search(path) or not os.path.isdir(_base(path)):

@@ -43,11 +43,10 @@ T = TypeVar("T")
 
 
 class Job(NamedTuple):
-    """What a feeder has to do.
+    """The work of a feeder.
 
     stop: ends it between two chunks.
-    patience: for how many seconds Redis may be away before its first answer; later it may be away
-        for any time.
+    patience: for how many seconds Redis may be away before its first answer; later, for any time.
     """
 
     queue: str
@@ -62,7 +61,7 @@ class Job(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A chunk that can be fed. bad: the rows that it leaves out. made: when, by time.time()."""
+    """A chunk that is ready. bad: the rows that it leaves out. made: when, by time.time()."""
 
     chunk: FeedChunk
     bad: list[BacklogRefused]
@@ -76,7 +75,7 @@ class Stopped(Exception):
 class Feeding:
     """One feeder at work.
 
-    rows: how many rows are done, as far as it knows. fed: how many of them it has made tasks of.
+    rows: how many rows are done, as far as it knows. fed: how many of them it has turned into tasks.
     """
 
     def __init__(self, redis: Redis, job: Job, tell: Tell | None = None) -> None:
@@ -97,7 +96,7 @@ class Feeding:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the feed was ours, so that `rows` is known."""
+        """Whether this feeder has had the feed, so that `rows` is known."""
         return self._chunks is not None
 
     @property
@@ -106,7 +105,7 @@ class Feeding:
         return self._teller.skipped
 
     def run(self) -> bool:
-        """Feed until the end, or until `stop`. Return whether it is the end.
+        """Feed until the end, or until `stop`. Return whether the end was reached.
 
         Raises BacklogRefused, Taken, RedisRefused; RedisAway only before the first answer.
         """
@@ -169,7 +168,7 @@ class Feeding:
     # Feeding
 
     def _begin(self, record: dict[str, str]) -> None:
-        """Go to where the record says that the feed has come to."""
+        """Go to the place in the record."""
         job, start = self._job, cursor(record)
         done = self._patiently(lambda: feeds.marks(self._redis, job.queue, job.feed))
         store = partial(store_many, self._redis, job.queue)
@@ -188,7 +187,7 @@ class Feeding:
             self._teller.report(self.rows)
 
     def _look(self, may_be_gone: bool = False) -> None:
-        """Read which files there are. may_be_gone: everything is fed, so the files need not exist."""
+        """Read which files there are. may_be_gone: everything is fed, so they need not exist."""
         assert self._chunks is not None
         try:
             self._chunks.look()
@@ -228,7 +227,7 @@ class Feeding:
         return True
 
     def _begin_again(self) -> None:
-        """Go back with the record: Redis has lost its last changes, those of the record too."""
+        """Go back to the record: Redis has lost its last changes, including those of the record."""
         self._teller.remark(
             "Redis has lost its last changes: feeding again from where its record stands"
         )
@@ -253,9 +252,7 @@ class Feeding:
         return fed
 
     def _make_ready(self, count: int) -> None:
-        """Make chunks until so many are ready. A failure is raised after the chunks before it are
-        fed.
-        """
+        """Make chunks until `count` are ready. A failure is raised after the chunks before it are fed."""
         assert self._chunks is not None
         while len(self._ready) < count and self._failure is None:
             try:
@@ -269,7 +266,7 @@ class Feeding:
             self._ready.append(Ready(chunk, self._chunks.take_bad(), time.time()))
 
     def _look_for_more(self) -> bool:
-        """Look for new files, and wait for them if the job follows. False: it is the end."""
+        """Look for new files, and wait for them if the job follows. False: there are no more."""
         assert self._chunks is not None
         self._look(may_be_gone=True)
         self._make_ready(1)
@@ -300,8 +297,9 @@ class Feeding:
     # Waiting
 
     def _wait_for_room(self, waiting: int, needed: int) -> None:
-        """Wait until the chunk may fit, or until others must hear of us again. Between two checks
-        wait as long as the line seems to need, at most a second.
+        """Wait until the chunk may fit, or until it is time to show that we are alive.
+
+        Between two checks, wait as long as the line seems to need, at most a second.
         """
         seconds = SHORTEST
         while waiting + needed > self._window and time.monotonic() < self._sign_due:
@@ -319,9 +317,7 @@ class Feeding:
             self._teller.report(self.rows, waiting=waiting)
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        """Try an action until Redis answers. Raises Stopped; RedisAway only before the first
-        answer.
-        """
+        """Retry an action until Redis answers. Raises Stopped; RedisAway only before the first answer."""
         failures = 0
         while True:
             try:
@@ -349,8 +345,9 @@ class Feeding:
         return self._patiently(lambda: feeds.load(self._redis, self._job.queue, self._job.feed))
 
     def _look_at_lines(self) -> None:
-        """Read how many tasks the queue takes, and its lines besides the default line whose tasks
-        count as waiting: our line, and all that are listed.
+        """Read how many tasks the queue accepts, and its lines whose tasks count as waiting.
+
+        Besides the default line these are our line, and all that are listed.
         """
         job, options = self._job, self._job.options
         own_line = line_of(str(options.get("priority", "")), str(options.get("needs", "")))

@@ -1,5 +1,5 @@
-"""A file of JSON lines: each line is a row. A line that becomes parameters as a whole is passed on
-unchanged.
+"""A file of JSON lines: each line is a row. A line that becomes the parameters as a whole is passed
+on unchanged.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ _LONGEST = 64 << 20  # bytes of a line; a binary file may be one line
 
 
 class JsonRows(Rows):
-    """The lines of one file, gzip or plain. Without an offset the lines before `row` are read
-    again.
-    """
+    """The lines of one file, gzip or plain. Without an offset, the lines before `row` are read again."""
 
     unit = "line"
 
@@ -100,7 +98,7 @@ class JsonRows(Rows):
         return Block(parameters, keys if self.shape.key else None, left_out, known)
 
     def _line(self) -> tuple[bytes, int]:
-        """Return the next line, or the beginning of a line that is too long, and how many bytes it
+        """Return the next line, or the beginning of one that is too long, and how many bytes it
         takes; 0 at the end.
         """
         try:

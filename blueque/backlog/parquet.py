@@ -108,9 +108,7 @@ class ParquetRows(Rows):
             return self._block_one_by_one(batch)
 
     def _block_of(self, batch: pa.RecordBatch) -> Block:
-        """Return the rows, made column by column. Raises InvalidInput and ValueError if a row is
-        bad.
-        """
+        """Return the rows, made column by column. Raises InvalidInput and ValueError for a bad row."""
         shape, keys = self.shape, None
         if shape.key is not None:
             column = self._column(batch, shape.key)

@@ -1,6 +1,4 @@
-"""The rows of a backlog file as parameters of tasks: which columns are used, and how rows are
-handed out.
-"""
+"""The rows of a backlog file as parameters of tasks: which columns are used, and how rows are read."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ class Shape(NamedTuple):
 
     params: the columns that make the dict of parameters; one name: the value of that column alone;
         None: all columns.
-    key: the column that is the key; None: rows have none. max_bytes: the most bytes of parameters.
+    key: the column that is the key; None: rows have none. max_bytes: the size limit of parameters.
     skip_bad: leave out rows that cannot be a task; else the first one ends the feed.
     """
 
@@ -33,7 +31,7 @@ class Shape(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Consecutive rows as their file gives them.
+    """Consecutive rows, as in their file.
 
     parameters, keys: of each row; undefined for rows that are left out. sizes: the bytes of each
         row in the file, if known.
@@ -64,9 +62,7 @@ class Portion:
 
 
 class Rows(ABC):
-    """The rows of one file from a row on. row, offset: where the next row is, as in
-    protocol.feeding.Cursor.
-    """
+    """The rows of one file from a row on. row, offset: the next row, as in protocol.feeding.Cursor."""
 
     unit = "row"
 
@@ -156,7 +152,7 @@ class Rows(ABC):
 
 
 def chosen(row: Mapping[str, Any], shape: Shape) -> Any:
-    """Return the parameters of a row. Raises InvalidInput when it lacks a column."""
+    """Return the parameters of a row. Raises InvalidInput if a column is missing."""
     if shape.params is None:
         return row
     if isinstance(shape.params, str):

@@ -1,4 +1,4 @@
-"""The middle of the demo: a listener is killed with -9, and its task goes on and is finished once."""
+"""The middle of the demo: a listener is killed with -9, and its task continues and is finished once."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class Crash:
         self._is_adopted = False
 
     def step(self, running: Sequence[Task], ended: Mapping[str, Task]) -> Iterator[str]:
-        """Kill the listener of one of these running tasks; later, see who has adopted the task. Yield
-        what there is to say.
+        """Kill the listener of one of these running tasks; later, find out who has adopted the task.
+
+        Yield what to print.
         """
         if self._is_adopted:
             return
@@ -67,7 +68,7 @@ class Crash:
             print(f"  {page}/tasks/{task.id}")
 
     def _kill(self, running: Sequence[Task]) -> Task | None:
-        """Kill the listener of the task that has run longest, once that is under way."""
+        """Kill the listener of the task that has run longest, once it is well under way."""
         now = self._client.get_inspector().now()
         task = min(running, key=lambda task: task.started or now, default=None)
         if task is None:

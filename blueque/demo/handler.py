@@ -29,9 +29,7 @@ def of_pipeline(task: RunningTask) -> dict[str, Any]:
 
 
 def measure(task: RunningTask) -> dict[str, Any]:
-    """Parse the Python files at `path`, a directory or one file, and return counts of what is in
-    them.
-    """
+    """Parse the Python files at `path`, a directory or one file, and return counts of their contents."""
     path = Path(task.parameters["path"])
     files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
     counts = {
@@ -86,8 +84,8 @@ def shape(tree: ast.Module) -> tuple[int, int, int]:
 
 
 def _is_elif(node: ast.AST, name: str, inner: ast.AST) -> bool:
-    """Return whether `inner` is the elif of `node`. It looks like an if inside its else, but begins
-    elsewhere.
+    """Return whether `inner` is the elif of `node`, which looks like an if inside its else, but
+    begins elsewhere.
     """
     return (
         name == "orelse"

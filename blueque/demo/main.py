@@ -1,5 +1,7 @@
 """The demo: `blueque dev` in a directory of its own measures Python's standard library, a task for
-each package. The demo kills a listener in the middle, and shows all of it in a page.
+each package.
+
+The demo kills a listener in the middle, and shows everything in a page.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Demo:
             self.dev.require_running()
 
     def start(self) -> int:
-        """Start `blueque dev`, wait until it has said its addresses, and return its pid."""
+        """Start `blueque dev`, wait until it has printed its addresses, and return its pid."""
         arguments = ["dev", "blueque.demo.handler", "--slots", str(SLOTS)]
         self.dev = dev = Program(
             "blueque dev", ["-m", "blueque.cli.main", *arguments], self.directory
@@ -198,7 +200,7 @@ def find_packages(stdlib: Path) -> list[tuple[str, Path]]:
     """Return (name, path) of every top-level package (a directory) and module (a .py file), largest
     first.
 
-    With their tests. Without site-packages, which is not the standard library, and directories
+    With their tests; without site-packages, which is not the standard library, and directories
     without Python files.
     """
     sizes: dict[tuple[str, Path], int] = {}

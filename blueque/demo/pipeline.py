@@ -1,7 +1,7 @@
 """The second part of the demo, a data pipeline: Spark finds the work, listeners do it, Spark reads
 the results.
 
-A program of its own, `python -m blueque.demo.pipeline URL DIRECTORY REPORT`, written as a user
+It is a separate program, `python -m blueque.demo.pipeline URL DIRECTORY REPORT`, written as a user
 would write it.
 """
 
@@ -97,7 +97,7 @@ def broken_packages(spark: SparkSession, directory: Path) -> DataFrame:
 
 
 def fill(packages: DataFrame, url: str) -> None:
-    """Put the packages in line, and once more: no task may be made twice."""
+    """Put the packages in line, twice: no task may be made twice."""
     for again in ("", ", once more"):
         done = bs.enqueue(
             packages, QUEUE, key="package", params=["package", "path"], group=GROUP, url=url

@@ -72,7 +72,7 @@ class Program:
 
 
 def end_all() -> None:
-    """Kill all programs that run below this one. It is a subreaper: what they leave comes to us."""
+    """Kill all programs below this one. As a subreaper, it becomes the parent of what they leave."""
     this = psutil.Process()
     while children := this.children(recursive=True):
         for child in children:  # a parent comes before its children
@@ -86,7 +86,7 @@ def end_all() -> None:
 class Progress:
     """A line that is redrawn on a terminal; a new line every few seconds elsewhere.
 
-    count: of the tasks. It gives up when none has ended for long.
+    count: of the tasks. It gives up when none has ended for a long time.
     """
 
     def __init__(self, count: int) -> None:

@@ -85,8 +85,8 @@ def redis_cli() -> str | None:
 
 
 def ask(port: int | str, *words: str) -> list[str]:
-    """Return the lines that `redis-cli -p port words...` prints; over our own connection if it is
-    not installed.
+    """Return the lines that `redis-cli -p port words...` prints; through our own connection if it
+    is not installed.
     """
     program = redis_cli()
     if program is not None:

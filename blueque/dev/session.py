@@ -1,7 +1,7 @@
 """A Redis, a scheduler, a listener and the page, for as long as a terminal is open.
 
-Redis ends last, so that the outcome of each task is in it. Its data and the files of attempts stay in
-`.blueque/`: what was not finished is found again.
+Redis ends last, so that it has the outcome of each task. Its data and the files of attempts stay in
+`.blueque/`, and unfinished tasks continue the next time.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Say = Callable[[str], None]
 
 
 class Wish(NamedTuple):
-    """What a person wants.
+    """The arguments of `blueque dev`.
 
-    modules: define handlers. has_listener: even without modules, for blueque.toml names some.
+    modules: define handlers. has_listener: even without modules, because blueque.toml names some.
     """
 
     modules: Sequence[str]
@@ -78,7 +78,7 @@ class Session:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        """Keep others out of the directory. Raises Taken."""
+        """Lock the directory. Raises Taken if another session uses it."""
         with (self._home / "lock").open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,7 +94,7 @@ class Session:
 
     @contextlib.contextmanager
     def _redis(self) -> Iterator[None]:
-        """Run Redis, at the port of the last time if that is free."""
+        """Run Redis, on the port of the last time if that is free."""
         place = self._home / "port"
         with contextlib.suppress(OSError, ValueError):
             self._server.at(_require_free(int(place.read_text())))
@@ -164,7 +164,7 @@ class Session:
                 self._programs["listener"].send_signal(signal.SIGHUP)
 
     def _redis_has_ended(self) -> bool:
-        """Return whether Redis has ended by itself, and say so."""
+        """Return whether Redis has ended by itself, and print it."""
         code = self._server.ended()
         if code is not None:
             self._say(
@@ -174,7 +174,9 @@ class Session:
         return code is not None
 
     def _end(self, number: int) -> bool:
-        """Take nothing new, or, asked once more, end what runs. False: nothing has to be awaited."""
+        """Take no more tasks, or, when asked again, end running ones. False: there is nothing to
+        wait for.
+        """
         self._asked += 1
         listener = self._programs.get("listener")
         if listener is None:

@@ -1,4 +1,4 @@
-"""Which files of Python belong to some modules, and whether one has changed."""
+"""The Python files of some modules, and whether one has changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST = 2000  # files that are looked at
 
 
 class Sources:
-    """The files of modules, and of what lies beside them in their packages."""
+    """The files of modules, and the other files of their packages."""
 
     def __init__(self, modules: Iterable[str], directory: Path) -> None:
         self._modules = [*modules]
@@ -37,7 +37,7 @@ class Sources:
 
 
 def _files(modules: Iterable[str], directory: Path) -> Iterator[Path]:
-    """Yield the files of modules; of a package, all that it has."""
+    """Yield the files of modules; for a package, all of its files."""
     yield directory / "blueque.toml"
     if str(directory) not in sys.path:
         sys.path.insert(0, str(directory))

@@ -1,4 +1,4 @@
-"""What `blueque show` adds to the fields of a task in a list, as JSON: see docs/json.md."""
+"""The fields that `blueque show` adds to those of a task in a list, as JSON: see docs/json.md."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
 
 
 def value_of(task: Task, name: str) -> Any:
-    """Return parameters or result as they were given; as text if JSON cannot hold them."""
+    """Return parameters or result as they were given; as text if JSON cannot represent them."""
     try:
         value = getattr(task.for_people(), name)
         json.dumps(value, allow_nan=False)

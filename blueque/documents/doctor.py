@@ -1,4 +1,4 @@
-"""What the doctor has found, for JSON."""
+"""The findings of the doctor, for JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def of_doctor(
     address: tuple[str, str],
     now: float,
 ) -> dict[str, Any]:
-    """Return the content of `doctor`. address: of Redis, without a password, and what says it."""
+    """Return the content of `doctor`. address: of Redis, without a password, and its source."""
     url, origin = address
     return {
         "version": __version__,
@@ -37,7 +37,7 @@ def of_doctor(
 
 
 def level_of(finding: Finding) -> str:
-    """Return how bad a finding is."""
+    """Return the level of a finding."""
     return "warn" if finding.is_warning else "fail"
 
 

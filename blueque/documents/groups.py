@@ -28,7 +28,7 @@ def of_group(seen: GroupSeen, bad: Sequence[str], now: float) -> dict[str, Any]:
 
 
 def group_item(seen: GroupSeen) -> dict[str, Any]:
-    """Return how far a group is."""
+    """Return the progress of a group."""
     numbers_of = {"tasks": seen.members, "complete": seen.complete, "bad": seen.bad}
     return to_object(
         "one group", seen.record, kind=seen.kind, open=seen.open, waiting=seen.waiting, **numbers_of

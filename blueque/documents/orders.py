@@ -51,17 +51,17 @@ def of_told(found: Told, wanted: str) -> dict[str, Any]:
 
 
 def state_after(node: Node, wanted: str) -> str:
-    """Return the state after an order; a listener that drains goes on draining."""
+    """Return the state after an order; a listener that drains continues to drain."""
     return "draining" if node.state == "draining" else wanted
 
 
 def why_not(node: Node) -> str:
-    """Return why a listener was not told."""
+    """Return why a listener did not get the order."""
     return _WHY_NOT.get(node.state, "it has exited")
 
 
 def shown_settings(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings in a hash by name, as in blueque.toml; a malformed one as it stands there."""
+    """Return the settings in a hash by name, as in blueque.toml; a malformed one unchanged."""
     wrong = malformed(fields)
     return {
         row.key: wrong.get(row.key) or _written(row, fields[row.key])

@@ -1,6 +1,6 @@
-"""The fields of the objects that `--json` prints, and one function that makes an object of a record.
+"""The fields of the objects that `--json` prints, and a function that turns a record into an object.
 
-fields.txt lists them; docs/json_page.py writes docs/json.md of it.
+fields.txt lists them; docs/json_page.py writes docs/json.md from it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from blueque.text.format import times
 
 
 class Field(NamedTuple):
-    """A field, or a path to it, as `queues[].lost`. type: as fields.txt has it."""
+    """A field, or a path to it, such as `queues[].lost`. type: as in fields.txt."""
 
     name: str
     type: str
@@ -26,7 +26,7 @@ class Field(NamedTuple):
 class Shape(NamedTuple):
     """A part of several kinds, or kinds that have the same fields.
 
-    kinds: none for a part. verbs: that print it. lines: the fields as they stand together.
+    kinds: none for a part. verbs: that print it. lines: the groups of fields.
     """
 
     name: str
@@ -46,8 +46,8 @@ def to_object(name: str, record: Any, /, **more: Any) -> dict[str, Any]:
     """Return a record as JSON: each field of the shape is the value of its name in `more`, or else
     of the record.
 
-    name: of the shape, as `one task`, or of its kind. record: its attributes, or items, have the
-        names of the fields.
+    name: of the shape, such as `one task`, or of its kind. record: its attributes, or items, have
+        the names of the fields.
     """
     found: dict[str, Any] = {}
     for field in _fields_by_shape()[name]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def of_overview(
     overview: Overview, concerns: Sequence[Concern], address: tuple[str, str], hide: Hide
 ) -> dict[str, Any]:
-    """Return the content of `status`. address: of Redis, without a password, and what says it."""
+    """Return the content of `status`. address: of Redis, without a password, and its source."""
     url, origin = address
     return {
         "version": __version__,
@@ -84,7 +84,7 @@ def of_node(nodes: Sequence[Node], tasks: Sequence[Task], now: float, hide: Hide
 
 
 def node_item(node: Node, now: float) -> dict[str, Any]:
-    """Return what is known of a listener of one queue."""
+    """Return the facts about a listener of one queue."""
     beat = None if node.seen is None else now - node.seen
     more = {"beat": beat, "seen_seconds": node.seen, "ends_at": seconds_of(node.ends_at)}
     return to_object("one listener", node, node=node.id, **more)

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 def of_deleted(found: Mapping[Place, int], number: int, is_dry_run: bool) -> dict[str, Any]:
-    """Return the content of `delete_many`. found: how many tasks were to be deleted. number: how many are."""
+    """Return the content of `delete_many`. found: how many tasks were selected. number: how many
+    are deleted.
+    """
     items = [
         {"queue": place.queue, "status": place.kind, "tasks": number}
         for place, number in sorted(found.items())
@@ -82,7 +84,7 @@ def of_wait(
     now: float,
     left: Mapping[str, Left] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return what has ended. left: what is left to do, by queue."""
+    """Return which tasks have ended. left: what is left to do, by queue."""
     items = [
         as_item(task, now) | {"error": task.error, "result": value_of(task, "result")}
         for task in ended

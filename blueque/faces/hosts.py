@@ -1,4 +1,4 @@
-"""The orders for the listeners of a host: how each is given, and what a person reads before."""
+"""The orders for the listeners of a host: how each is given, and the text to confirm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 class HostOrder(NamedTuple):
-    """One kind of order. tell: gives it to those of a name. state: of a listener that has obeyed."""
+    """One kind of order. tell: gives it to the listeners with a name. state: of a listener that has
+    obeyed.
+    """
 
     tell: Callable[[Listeners, str, str | None], Told]
     state: str

@@ -1,6 +1,6 @@
-"""The orders for tasks: in which states, what a person reads before, and how each is done.
+"""The orders for tasks: in which states, the text to confirm, and how each is done.
 
-One row of `ORDERS` is an order. The command line and the page ask and act by it.
+Each row of `ORDERS` is an order, for the command line and the page.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ RUNS = frozenset({"started", "reserved"})
 
 
 class Given(NamedTuple):
-    """An order as a person gives it.
+    """An order from a person.
 
     by: who; None: the user of this program. states: in which a task may be when it is changed.
     value: the new queue or priority. parents: ids, their beginnings or groups, for `unblock`.
-    is_forced: of `delete`: also tasks for which others wait.
+    is_forced: of `delete`: also tasks that others wait for.
     """
 
     by: str | None = None
@@ -49,8 +49,8 @@ class Order(NamedTuple):
     word: of the button. command: as a person types it. states: in which a task can be ordered so.
     ask: what would happen, a sentence without capital and full stop. do: gives the order to one
         task and returns its new state. selects: options of its command can select the tasks.
-    asks_about: the tasks of which a person has to read that before; the page asks always.
-    remark: behind the new state. field: a value that it needs: its name, its label and the kind of
+    asks_about: the tasks that must be confirmed; the page always asks.
+    remark: follows the new state. field: a value that it needs: its name, its label and the kind of
         input. is_grave: whether running work or results are lost. needs_all_fields: of a task, to ask.
     """
 
@@ -89,7 +89,7 @@ class Order(NamedTuple):
         return f"{self.field[1]}: {'a number' if is_number else 'a name'} is needed."
 
     def refusals(self, client: Client, tasks: Sequence[Task], given: Given) -> dict[str, str]:
-        """Return why tasks cannot be ordered so, by their ids, as far as that is known before."""
+        """Return why tasks cannot be ordered so, by their ids, as far as that is known in advance."""
         wrong = {
             task.id: str(WrongState(task.id, task.status, self.kind))
             for task in tasks
@@ -166,7 +166,7 @@ def _unblock(client: Client, task: Task, given: Given) -> str:
 
 
 def _parents(client: Client, task: Task, words: Sequence[str]) -> list[str]:
-    """Return the ids of the tasks for which it waits, and that begin with these words."""
+    """Return the ids of the tasks that it waits for and that begin with these words."""
     conditions = client.get_inspector().dependencies(task).conditions
     kinds = {each.task.id: each.kind for each in conditions}
     return [_parent(task, kinds, word) for word in words]
@@ -292,5 +292,5 @@ ORDERS: Mapping[str, Order] = {
 
 
 def allowed(status: str | None) -> list[tuple[str, Order]]:
-    """Return what can be ordered for a task in this state."""
+    """Return the orders for a task in this state."""
     return [(verb, order) for verb, order in ORDERS.items() if status in order.states]

@@ -39,9 +39,9 @@ class RunningTask(NamedTuple):
 def load(
     inspector: Inspector, queues: Collection[str] | None = None, most: int | None = None
 ) -> Overview:
-    """Read an overview, with the contents of the first running tasks, of which names are made.
+    """Read an overview, with the contents of the first running tasks, which give their names.
 
-    queues: the only ones to look at. most: so many tasks; None: all.
+    queues: the only ones to read. most: how many tasks; None: all.
     """
     return with_names(inspector, inspector.overview(queues), most)
 

@@ -1,4 +1,4 @@
-"""What `blueque schedule show` and the page of a recurring task say about it."""
+"""The facts that `blueque schedule show` and the page of a recurring task show."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _COUNTS = ("made", "skipped", "missed", "triggered")
 
 
 def facts(seen: ScheduleSeen, hide: Hide) -> Iterator[tuple[str, str]]:
-    """Yield labels and texts: its policies, the options of its tasks, what came of it so far, and
-    where it was defined.
+    """Yield labels and texts: its policies, the options of its tasks, what became of it, and where
+    it was defined.
     """
     record = seen.record
     yield "overlap", record.get("overlap", "-")
@@ -36,7 +36,7 @@ def facts(seen: ScheduleSeen, hide: Hide) -> Iterator[tuple[str, str]]:
 
 
 def _option(name: str, value: Any) -> str:
-    """Return the value of an option as text; one that is malformed as it stands there."""
+    """Return the value of an option as text; a malformed one unchanged."""
     if name == "needs":
         return words_of(str(value))
     if not isinstance(value, int | float):

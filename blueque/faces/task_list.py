@@ -1,4 +1,4 @@
-"""The list of tasks that `blueque ls` and the page show: how it is chosen and loaded."""
+"""The list of tasks that `blueque ls` and the page show: how it is selected and loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Sorting(NamedTuple):
 
 
 def usual_states(selection: Selection, node: str | None) -> Sequence[str]:
-    """Return the states that are listed if none is named.
+    """Return the states that are listed by default.
 
     node: of a listener, or a host. A task that was not begun is on none.
     """
@@ -44,7 +44,7 @@ def choice_of(
     order: Sorting | None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Choice | None:
-    """Return which tasks of these queues to list, and in which order; None: all, as they come.
+    """Return which tasks of these queues to list, and in which order; None: all, in their order.
 
     node: of a listener, or a host, where they run or ran last. say: as for `Selection.choice`.
     """
@@ -68,9 +68,9 @@ def load(
     choice: Choice | None,
     contents: Sequence[str] = (),
 ) -> Listing:
-    """Return the first tasks in these states that are chosen.
+    """Return the first tasks in these states that match the choice.
 
-    contents: names of the long fields to read of them, as for `Inspector.with_contents`.
+    contents: names of the long fields to read, as for `Inspector.with_contents`.
     """
     found = inspector.listing(queues, states, limit, choice)
     if not contents:

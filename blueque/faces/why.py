@@ -1,4 +1,4 @@
-"""Why a task does not run, as `blueque why` and the page ask."""
+"""Why a task does not run, for `blueque why` and the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def load(
 ) -> tuple[Inquiry, list[Reason]]:
     """Return what keeps a task from running: the facts, and the reasons in words.
 
-    has_handler: tells whether a file says what runs the tasks of a queue. Raises NoSuchTask.
+    has_handler: returns whether a file names what runs the tasks of a queue. Raises NoSuchTask.
     """
     facts = inspector.inquire(task_id)
     facts = facts._replace(has_handler=has_handler(facts.task.queue or ""))

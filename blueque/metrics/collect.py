@@ -1,7 +1,7 @@
 """Collect the metrics of all queues; docs/monitoring.md, "Metrics", explains their names.
 
-Counters are in Redis, so any number of exporters report the same. Six round trips, whatever the
-number of tasks; with schedules two more, and one for each 500 of them.
+Counters are in Redis, so any number of exporters report the same. Six round trips for any number of
+tasks; with schedules two more, and one for each 500 of them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FINISHED = ("complete", "failed", "cancelled")
 
 
 def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Metric]:
-    """Return all metrics but those of the scrape itself. Raises RedisAway, RedisRefused.
+    """Return all metrics except those of the scrape. Raises RedisAway, RedisRefused.
 
-    max_queues: so many queues, and so many schedules, have metrics of their own.
+    max_queues: how many queues, and how many schedules, have metrics of their own.
     """
     found = overview(redis)
     names, totals, signs = read(

@@ -17,7 +17,7 @@ Labels = Mapping[str, str]
 
 
 class Sample(NamedTuple):
-    """A value. suffix: what follows the name of its family."""
+    """A value. suffix: follows the name of its family."""
 
     labels: Labels
     value: float
@@ -58,6 +58,8 @@ def histogram_samples(labels: Labels, buckets: Mapping[int, int], seconds: float
 
 
 def _utf8(text: str) -> str:
-    """Return a name of a queue with escapes for what was not UTF-8 and what cannot be printed."""
+    """Return a name of a queue, with escapes for bytes that are not UTF-8 and characters that
+    cannot be printed.
+    """
     lines = text.encode("utf-8", "backslashreplace").decode().split("\n")
     return "\n".join(map(clean, lines))

@@ -1,4 +1,4 @@
-"""The numbers of each queue that metrics are made of."""
+"""The numbers of each queue, from which metrics are made."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Queue(NamedTuple):
     """The numbers of a queue, or of several together. Ages are maxima in seconds; 0: none.
 
     made: tasks ever made in it. runnable: pending tasks that could start now. held: tasks that
-    cannot go on because of its failed and cancelled tasks. slots: listeners that take tasks or have
-    one.
+        cannot run because of its failed and cancelled tasks. slots: listeners that take tasks or
+        have one.
     """
 
     counts: Mapping[str, int]
@@ -53,7 +53,7 @@ def numbers_of(
 ) -> dict[str, Queue]:
     """Return the numbers of each queue of an overview.
 
-    totals: what `totals_of` has read, by queue. printed: when each running task has printed last.
+    totals: what `totals_of` has read, by queue. printed: when each running task last printed.
     """
     nodes = grouped(found.nodes, lambda node: node.queue)
     running = grouped(found.running, lambda task: task.queue or "")
@@ -121,7 +121,7 @@ def _numbers(
 
 
 def capped(queues: Mapping[str, Queue], most: int) -> dict[str, Queue]:
-    """Return the first queues by name, and the others together: the same for every exporter."""
+    """Return the first queues by name, and the others together. Every exporter returns the same."""
     names = sorted(queues)
     own = {name: queues[name] for name in names[:most]}
     rest = [queues[name] for name in names[most:]]

@@ -31,8 +31,9 @@ class _Numbers(NamedTuple):
 
 
 def families(redis: Redis, listed: Sequence[str], now: float, most: int) -> list[Metric]:
-    """Return the metrics of these schedules. now: the clock of Redis. most: schedules with metrics
-    of their own, the first by name.
+    """Return the metrics of these schedules. now: the time of Redis.
+
+    most: how many schedules have metrics of their own, the first by name.
     """
     names = sorted(listed)
     own: dict[str, _Numbers] = {}
@@ -64,8 +65,9 @@ def _together(some: Sequence[_Numbers]) -> _Numbers:
 
 
 def _last_success(redis: Redis, names: Sequence[str]) -> dict[str, float]:
-    """Return when a task of each schedule was complete last, in Unix seconds; 0: none of the latest
-    was. A schedule is missing if none has ended, or if a newer task than its last success is gone.
+    """Return when a task of each schedule last completed, in Unix seconds; 0: none of the latest did.
+
+    A schedule is missing if none has ended, or if a newer task than its last success is gone.
     """
     asked: list[Command] = [("LRANGE", keys.occurrences(name), 0, LATEST - 1) for name in names]
     tasks = {name: _tasks(texts) for name, texts in zip(names, redis.read(*asked), strict=True)}
@@ -78,7 +80,7 @@ def _last_success(redis: Redis, names: Sequence[str]) -> dict[str, float]:
 
 
 def _tasks(texts: Sequence[str]) -> list[str]:
-    """Return the tasks that came of occurrences, newest first."""
+    """Return the tasks that were made for occurrences, newest first."""
     return [
         found.task
         for found in map(Occurrence.read, texts)

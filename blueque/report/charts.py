@@ -61,7 +61,7 @@ def ran(groups: Sequence[Group], days: Sequence[Group]) -> Markup:
 
 
 def run_times(counts: Mapping[int, int], spread: Spread | None) -> Markup:
-    """Return how many tasks ran how long."""
+    """Return how many tasks ran for how long."""
     title = "Run times of all days"
     if not counts or spread is None:
         return figure(title, "not known of any task")

@@ -1,6 +1,4 @@
-"""Render templates, and with them a report: one HTML file for any screen, in light and dark, and for
-paper.
-"""
+"""Render templates; and a report: one HTML file for any screen, light and dark, and for paper."""
 
 from __future__ import annotations
 
@@ -67,7 +65,7 @@ def page(summary: Summary) -> str:
 
 
 def _finalized(value: Any) -> Any:
-    """Escape the control characters of every text in a page but the ends of its lines."""
+    """Escape the control characters of every text in a page, except line ends."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return "" if value is None else value
     return value if value.isprintable() else "\n".join(map(clean, value.split("\n")))

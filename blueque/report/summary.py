@@ -102,11 +102,11 @@ class Timeline:
 class Summary:
     """The content of a report.
 
-    days, queues: a group for each; queues only those with the most tasks, of `all_queues`. by_day:
+    days, queues: a group for each; only the `queues` with the most tasks, of `all_queues`. by_day:
         of some queues, a group for each day.
     run_times: of some queues, how many by number of bucket. strays: tasks of days far from all
         others. failures: the most frequent, of `all_types`.
-    is_counted: made of the counts of queues, which have the times of attempts that completed only.
+    is_counted: made from the counts of queues, which have only the times of completed attempts.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Elements of HTML and SVG, and the one place where text is escaped for them.
+"""Elements of HTML and SVG; the only place where text is escaped for them.
 
 A chart has no viewBox: horizontal values are in percent, so that it may have any width, and
 vertical values in pixels, so that text and lines keep their size. Paths, which cannot use percent,
@@ -41,7 +41,7 @@ def tag(name: str, *content: str, **attributes: object) -> Markup:
 
 def picture(says: str, height: float, *content: str, class_: str | None = None) -> Markup:
     """Return an SVG of full width, with a description for screen readers. With links in it, it is a
-    group of these.
+    group.
     """
     role = "group" if any("<a " in each for each in content) else "img"
     return tag(

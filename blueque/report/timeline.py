@@ -108,8 +108,8 @@ def says(timeline: Timeline) -> str:
 
 
 def picture(bars: Iterable[Bar], look: Look, says: str = "") -> Markup:
-    """Return the picture of the runs of a host: a bar for each, or a profile if more ran at the same
-    time than there is room for.
+    """Return the picture of the runs of a host: a bar for each, or a profile if there is no room
+    for bars.
     """
     runs = [*bars]
     packed = lanes(runs)
@@ -130,7 +130,7 @@ def picture(bars: Iterable[Bar], look: Look, says: str = "") -> Markup:
 
 
 def axis(look: Look) -> Markup:
-    """Return the labels above pictures, those of a narrow screen among them."""
+    """Return the labels above pictures, including those for a narrow screen."""
     labels = []
     for tick in look.times.ticks(_TICKS):
         class_ = "mid odd" if tick.is_minor else "mid"

@@ -1,6 +1,5 @@
-"""Sentences for people about what was read: what needs attention, why a task waits, the facts of a
-task. The command line and the page show the same.
+"""Sentences for people: what needs attention, why a task waits, the facts of a task.
 
-May import what it speaks of: model, text, queries, audit; nothing here talks to Redis. Begin with
-`attention.py` and `why.py`.
+The command line and the page show the same. May import its subjects: model, text, queries, audit;
+nothing here talks to Redis. Begin with `attention.py` and `why.py`.
 """

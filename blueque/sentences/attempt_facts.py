@@ -1,4 +1,4 @@
-"""What was ordered for the attempts of a task, how they end, and what holds for the next one, as
+"""The orders for the attempts of a task, how attempts end, and the conditions of the next one, as
 labelled text.
 """
 
@@ -141,7 +141,7 @@ def _limits(task: Task) -> str | None:
 
 
 def number_of(task: Task, name: str) -> int | float | str:
-    """Return a number, or the text if it is malformed; written by another program."""
+    """Return a number, or the text if it is malformed, from another program."""
     number: int | float | None = getattr(task, name)
     return number if number is not None and math.isfinite(number) else task.fields[name]
 
@@ -165,7 +165,7 @@ def _used(task: Task) -> str | None:
 
 
 def _earlier(task: Task) -> dict[str, str]:
-    """Return where the files of an earlier attempt are, which may still report."""
+    """Return where the files of an earlier attempt are that may still report."""
     told = {} if task.requeued is None else {"requeued": "A person put it in line again."}
     if task.last_files is not None:
         may_report = task.requeued is not None or task.last_error_type in LOST

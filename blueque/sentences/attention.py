@@ -39,8 +39,7 @@ TIMES, LATER = 2, 300.0  # a long run: twice the time of 19 of 20 tasks, and fiv
 
 
 def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> list[Concern]:
-    """Return what needs attention: the urgent first; of these, and of the others, the general ones, then by
-    queue.
+    """Return what needs attention: urgent things first; within each, general ones, then by queue.
 
     serve: returns the command that starts a listener of a queue.
     """
@@ -72,7 +71,7 @@ def _concerns(overview: Overview, serve: Callable[[str], str]) -> Iterator[Conce
 
 
 def heading(concerns: Sequence[Concern], lines: Sequence[QueueOverview]) -> str:
-    """Return how many things need attention, or else what has gone wrong all the same."""
+    """Return how many things need attention, or else what has gone wrong nevertheless."""
     if concerns:
         need = "thing needs" if len(concerns) == 1 else "things need"
         return f"{len(concerns)} {need} attention"
@@ -87,7 +86,7 @@ def heading(concerns: Sequence[Concern], lines: Sequence[QueueOverview]) -> str:
 
 
 def stands_still(task: Task, now: float) -> bool:
-    """Return whether a running task that has reported progress has not done so for long."""
+    """Return whether a running task has reported progress before, but not for a long time."""
     if task.status != "started" or task.progress_at is None:
         return False
     until_then = task.progress_at - (task.started or task.progress_at)

@@ -29,10 +29,10 @@ STUCK = {"no_listener", "never_fits", "limit"}  # those for which tasks wait too
 
 
 class Concern(NamedTuple):
-    """One thing that needs attention.
+    """A thing that needs attention.
 
-    about: the name of a queue, group or schedule, or Redis, or listeners. code: the kind. command: what tells more or
-        helps.
+    about: the name of a queue, group or schedule, or Redis, or listeners. code: the kind. command:
+        a command that tells more or helps.
     """
 
     about: str

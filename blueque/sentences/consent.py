@@ -1,4 +1,4 @@
-"""What an order would cost, in words: a person reads them before saying yes."""
+"""The costs of an order, in words: a person reads them before confirming."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def of_requeue(tasks: Sequence[Task]) -> str:
 
 
 def cannot_run_again(gone: int, group: str) -> str:
-    """Return the remark about the members of a group that failed or were cancelled, and are gone."""
+    """Return the remark about failed or cancelled members of a group that are gone."""
     tasks, are, they = ("task", "is", "it") if gone == 1 else ("tasks", "are", "they")
     return (
         f"{gone:,} failed or cancelled {tasks} of group {group} {are} archived or deleted: "
@@ -57,7 +57,7 @@ def cannot_run_again(gone: int, group: str) -> str:
 
 
 def of_interrupt(tasks: Sequence[Task]) -> str | None:
-    """Return what happens if these tasks are interrupted; None: nothing that needs a yes.
+    """Return what happens if these tasks are interrupted; None: nothing that must be confirmed.
 
     tasks: with all fields.
     """
@@ -77,9 +77,9 @@ def unpolicied(tasks: Iterable[Task]) -> list[Task]:
 
 
 def of_delete(tasks: Sequence[Task], uncollected: Collection[str] = ()) -> str:
-    """Return what is gone if these finished tasks are deleted.
+    """Return what is lost if these finished tasks are deleted.
 
-    uncollected: the groups whose results are kept until they have been collected.
+    uncollected: the groups whose results are kept until they are collected.
     """
     found = Counter[str | None](task.status for task in tasks)
     states = ", ".join(f"{found[status]:,} {status}" for status in FINISHED if found[status])
@@ -89,5 +89,5 @@ def of_delete(tasks: Sequence[Task], uncollected: Collection[str] = ()) -> str:
 
 
 def of_prune(number: int) -> str:
-    """Return what is gone if so many finished tasks are deleted."""
+    """Return what is lost if so many finished tasks are deleted."""
     return f"{count(number, 'task')} would be deleted for good, with results, errors and logs"

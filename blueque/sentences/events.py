@@ -1,4 +1,4 @@
-"""What an event says: its name, who did it, and its facts, in words."""
+"""An event in words: its name, who did it, and its facts."""
 
 from __future__ import annotations
 

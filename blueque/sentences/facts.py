@@ -47,7 +47,7 @@ def facts(
     others: Dependencies = NONE,
     cause: Task | None = None,
 ) -> list[tuple[str, str]]:
-    """Return labels and texts of everything about the task but its token, which gives control.
+    """Return labels and texts of everything about the task except its token, which gives control.
 
     hide: removes secrets from the parameters. others: what it waits for, and what waits for it.
     cause: the task or group that caused its cancellation.
@@ -87,7 +87,7 @@ def facts(
 
 
 def _of_making(task: Task, now: float, is_utc: bool) -> dict[str, str | None]:
-    """Return its names, and what has made it."""
+    """Return its names, and what made it."""
     return {
         "task": task.id,
         "title": task.title,
@@ -116,7 +116,7 @@ def _ending(task: Task) -> str:
 
 
 def _after(task: Task, others: Dependencies) -> str | None:
-    """Return how many conditions are met, and each of them; first those that are not."""
+    """Return how many conditions are met, and each of them; unmet ones first."""
     if not others.conditions:
         return None
     met = sum(each.is_met for each in others.conditions)
@@ -129,7 +129,7 @@ def _after(task: Task, others: Dependencies) -> str | None:
 
 
 def _condition(each: Condition) -> str:
-    """Return the status of the other task, and what is wanted of it if that is not `ok`."""
+    """Return the status of the other task, and the wanted status unless it is `ok`."""
     status: str = each.task.status or "gone"
     if status == "open":  # a group
         status = state_of_group(each.task)
@@ -165,7 +165,7 @@ def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:
 
 
 def _start_before(task: Task, now: float, is_utc: bool) -> str | None:
-    """Return until when it must start; None: it need not, or it has."""
+    """Return until when it must start; None: there is no limit, or it has started."""
     before = task.start_before
     if before is None or task.attempt is not None:
         return None
@@ -272,7 +272,7 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
 
 
 def json_of(text: str | None) -> Any:
-    """Return the value; as text if it is not JSON, or JSON cannot hold it."""
+    """Return the value; as text if it is not JSON, or JSON cannot represent it."""
     try:
         value = None if text is None else json.loads(text)
         json.dumps(value, allow_nan=False)

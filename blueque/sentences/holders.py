@@ -1,4 +1,4 @@
-"""Say in words which tasks hold another one up, and when they end."""
+"""Describe which tasks hold up another one, and when they end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blueque.text.what import is_named, what
 
 
 def first_end(inquiry: Inquiry, ids: Iterable[str]) -> float | None:
-    """Return in how many seconds the first of these tasks ends; None: this is not known."""
+    """Return in how many seconds the first of these tasks ends; None: unknown."""
     ends = [time_to_end(inquiry, task_id) for task_id in ids]
     return min((end for end in ends if end is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""What was made, or would be, in words."""
+"""Describe what was made, or would be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def not_new(task: Task) -> str:
-    """Return the state of the task that the key of a new one belongs to."""
+    """Return the state of the existing task with the key of a new one."""
     if task.status is None:
         return "Not new: the task with this key was deleted, and the key is still in use."
     is_over = task.status in ("failed", "cancelled")
@@ -21,7 +21,7 @@ def not_new(task: Task) -> str:
 
 
 def of_backfill(name: str, number: int, first: str, last: str, most: int = 0) -> str:
-    """Return what a backfill would make. most: as many were counted, and there are more."""
+    """Return what a backfill would make. most: where counting stopped, because there are more."""
     some = f"more than {most:,}" if most else f"{number:,}"
     tasks = "task" if number == 1 else "tasks"
     return f"{some} {tasks} would be made for {name}, from {first} to {last}"

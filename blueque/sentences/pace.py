@@ -1,4 +1,4 @@
-"""Show the progress of a task and the estimated time that is left."""
+"""Show the progress of a task and its estimated remaining time."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def with_share(told: str) -> str:
 
 
 def left_or_usual(task: Task, seen: Overview) -> str | None:
-    """Return the time that a running task still takes, or else how long tasks of its queue usually run,
-    if it reports no share; None: neither is known.
+    """Return the remaining time of a running task, or how long tasks of its queue usually run if it
+    reports no share.
+
+    None: neither is known.
     """
     node = next((node for node in seen.nodes if node.id == task.node), None)
     if (left := left_of(task, seen.now, node)[1]) is not None:
@@ -69,8 +71,9 @@ def usual_of(usual: Usual | None) -> str | None:
 
 
 def may_run(task: Task, listener: Node | None) -> bool:
-    """Return whether nothing says that a started task has stopped: its listener is heard, and its
-    process is not gone from this host. listener: None: not known.
+    """Return whether nothing suggests that a started task has stopped.
+
+    Its listener is heard, and its process is not gone from this host. listener: None: unknown.
     """
     is_gone = task.status == "started" and process.is_gone(task.pid or 0, task.fields)
     return not is_gone and not (listener is not None and listener.is_unheard)
@@ -79,11 +82,11 @@ def may_run(task: Task, listener: Node | None) -> bool:
 def left_of(
     task: Task, now: float, listener: Node | None = None
 ) -> tuple[float | None, str | None]:
-    """Return the estimated time that a running task still takes, in seconds and in words; None:
-    unknown, as for a task that may run no more.
+    """Return the estimated remaining time of a running task, in seconds and in words.
 
-    The first report of the attempt says from where it goes on, as after a checkpoint. Until there are two,
-    only a task that was never begun before is taken to have begun with nothing.
+    None: unknown, as for a task that may no longer run. The first report of the attempt shows where
+        it began, as after a checkpoint. Before there are two reports, only the first attempt of a
+        task is assumed to have begun at zero.
     """
     share = read_progress(task.fields.get("progress", "")).share
     if not may_run(task, listener):
@@ -100,7 +103,7 @@ def left_of(
 
 
 def _first_report(task: Task) -> tuple[float, float] | None:
-    """Return the share that this attempt reported first, and when; None: not known."""
+    """Return the share that this attempt reported first, and when; None: unknown."""
     at, _, words = (task.progress_first or "").partition(" ")
     share = read_progress(words).share
     try:

@@ -33,8 +33,10 @@ def of_queue(
     serve: Callable[[str], str],
     refuses: bool,
 ) -> Iterator[Concern]:
-    """Yield what needs attention about a queue. nodes: its listeners. serve: returns the command that
-    starts one. refuses: Redis refuses changes, so no listener can beat.
+    """Yield what needs attention about a queue.
+
+    nodes: its listeners. serve: returns the command that starts one. refuses: Redis refuses
+        changes, so no listener can beat.
     """
     states = grouped(nodes, lambda node: node.state)
     yield from _of_no_listener(line, states, serve)
@@ -82,7 +84,7 @@ def _of_no_listener(
 
 
 def _of_limits(line: QueueOverview, now: float) -> Iterator[Concern]:
-    """Yield the pause and the limits of a queue that keep tasks from running or from coming."""
+    """Yield the pause and the limits of a queue that keep tasks from running or from being added."""
     if (
         line.settings.pause is not None
         and line.settings.pause.since is not None
@@ -142,7 +144,7 @@ def _of_failures(line: QueueOverview) -> Iterator[Concern]:
 
 
 def _of_holders(line: QueueOverview) -> Iterator[Concern]:
-    """Yield what failed and cancelled tasks keep from running, and what waits for those that are gone."""
+    """Yield what failed and cancelled tasks keep from running, and what waits for tasks that are gone."""
     if line.orphans:
         more = " or more" if line.counts.blocked > MAX_BLOCKED else ""
         verb = "waits" if len(line.orphans) == 1 else "wait"
@@ -237,5 +239,5 @@ def _count_of(failed: int, line: QueueOverview) -> str:
 
 
 def is_least(failed: int, line: QueueOverview) -> bool:
-    """Return whether more than so many may have failed: all that were looked at are among them."""
+    """Return whether more may have failed than were counted: all that were read are among them."""
     return failed == line.failures.looked_at < line.counts.failed

@@ -8,10 +8,10 @@ MOST_NAMES = 3  # of tasks or listeners in one sentence
 
 
 class Reason(NamedTuple):
-    """One thing that keeps a task from running, or says why it does not wait.
+    """A thing that keeps a task from running, or explains why it does not wait.
 
     code: the kind of the reason. command: what to do about it.
-    free_in_seconds: when the first of the tasks that hold it up ends, as an estimate; None: unknown.
+    free_in_seconds: when the first task that holds it up is estimated to end; None: unknown.
     """
 
     code: str

@@ -1,4 +1,4 @@
-"""What a recurring task does next, what became of it, and why nothing comes of it, in words."""
+"""Describe the next step of a recurring task, what became of it, and why it makes no tasks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def zone_of_rule(rule: Rule) -> tzinfo | None:
 
 
 def coming(seen: ScheduleSeen, is_utc: bool, *, is_brief: bool = False) -> str:
-    """Return when something comes next: `in 3 h, 02:30 CET`, `in 2 d, Mon 02:30 CET`; or `paused`.
+    """Return when the next task comes: `in 3 h, 02:30 CET`, `in 2 d, Mon 02:30 CET`; or `paused`.
 
     is_brief: without the time if it is past, or less than a minute away.
     """
@@ -82,7 +82,7 @@ def outlook(seen: ScheduleSeen, is_utc: bool) -> str:
 
 
 def planned(schedule: Schedule, number: int = NEXT) -> list[float]:
-    """Return the next times at which a task comes; none if the schedule is paused, or this version
+    """Return the next times at which a task comes; none if the schedule is paused or this version
     cannot read the rule.
     """
     if "at" not in schedule.record or schedule.is_paused:
@@ -94,8 +94,9 @@ def planned(schedule: Schedule, number: int = NEXT) -> list[float]:
 
 
 def clock(seconds: float, zone: tzinfo | None, now: float) -> str:
-    """Return a time: `02:30 CET` within half a day, `Mon 02:30 CET` within days, else with the date;
-    with seconds if it has any.
+    """Return a time: `02:30 CET` within half a day, `Mon 02:30 CET` within days, else with the date.
+
+    It has seconds if they are not zero.
     """
     ahead = abs(seconds - now)
     day = "" if ahead < HALF_A_DAY else "%a " if ahead < FEW_DAYS else "%Y-%m-%d "
@@ -109,15 +110,16 @@ def moment_of(seconds: float, zone: tzinfo | None) -> datetime:
 
 
 def whole(seconds: float, zone: tzinfo | None, *, to_the_second: bool = False) -> str:
-    """Return a time with its day of the week: `Mon 2026-12-07 02:30 CET`; with seconds if it has any,
-    or if they are wanted.
+    """Return a time with its day of the week: `Mon 2026-12-07 02:30 CET`.
+
+    It has seconds if they are not zero, or if wanted.
     """
     clock = "%H:%M:%S" if to_the_second else _clock_of(seconds)
     return moment_of(seconds, zone).strftime(f"%a %Y-%m-%d {clock} %Z")
 
 
 def have_seconds(times: Iterable[float]) -> bool:
-    """Return whether one of the times is not a whole minute, so that all in a table have seconds."""
+    """Return whether one of the times is not a whole minute, so that all in a table show seconds."""
     return any(int(time) % MINUTE for time in times)
 
 
@@ -131,7 +133,7 @@ def coarse(seconds: float) -> str:
 
 
 def latest(seen: ScheduleSeen) -> str:
-    """Return what became of the task that came last: `complete, 12 m`."""
+    """Return what became of the last task: `complete, 12 m`."""
     if "current" not in seen.record:
         return "-"
     if seen.status is None:
@@ -169,7 +171,7 @@ def failures_of(seen: ScheduleSeen) -> int:
 
 
 def in_a_row(recent: Sequence[Occurrence]) -> tuple[str | None, int]:
-    """Return what came of the last planned times for the same reason, and of how many in a row."""
+    """Return what became of the last planned times for the same reason, and of how many in a row."""
     found = _decided(recent)
     same = [*takewhile(lambda each: (each.what, each.why) == (found[0].what, found[0].why), found)]
     return (same[0].what if same else None), sum(each.times or 1 for each in same)
@@ -182,7 +184,7 @@ def _decided(recent: Sequence[Occurrence]) -> list[Occurrence]:
 def why_nothing(
     seen: ScheduleSeen, recent: Sequence[Occurrence], inspector: Inspector, is_utc: bool = True
 ) -> list[Reason]:
-    """Return why nothing comes of a recurring task, or why the last time nothing did.
+    """Return why a recurring task makes no tasks, or made none the last time.
 
     recent: its last occurrences, newest first.
     """
@@ -252,7 +254,7 @@ def _of_last(
 
 
 def why_not(occurrence: Occurrence) -> str:
-    """Return why no task came of a planned time; empty: one did."""
+    """Return why a planned time got no task; empty: it got one."""
     if occurrence.by is not None:
         return f"by {occurrence.by}"
     words = {

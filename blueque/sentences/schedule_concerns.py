@@ -18,7 +18,7 @@ MANY = 3  # occurrences or tasks in a row
 class Judgement(NamedTuple):
     """Why schedules need attention.
 
-    says: what is wrong with one; None: nothing is. others: the same of several, after "2 more".
+    says: what is wrong with one; None: nothing is. others: the same for several, after "2 more".
     verb: of the command about one.
     """
 

@@ -1,4 +1,4 @@
-"""Say where a running Python task is in its code, from the lines of its log that answer `ask_stack`."""
+"""Describe where a running Python task is in its code, from the log lines that answer `ask_stack`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _OF_DECORATOR = re.compile(r'  File ".*/blueque/(\w+/)*registered\.py", line \d+
 
 
 def answer(lines: Iterable[LogLine], mark: str) -> list[LogLine]:
-    """Return the lines of a log that answer the request with this mark, without their head line."""
+    """Return the lines of a log that answer the request with this mark, without their first line."""
     ours = (line for line in lines if line.stream == OURS)
     found = [*dropwhile(lambda line: line.text != f"{STACK} {mark}", ours)]
     return [*takewhile(lambda line: not line.text.startswith(STACK), found[1:])]
 
 
 def as_traceback(lines: Sequence[str], task: Task | None = None) -> Iterator[str]:
-    """Yield what faulthandler wrote of each thread, with the most recent call last, as in Python.
+    """Yield what faulthandler wrote about each thread, most recent call last, as in Python.
 
     task: whose source lines are shown, on its host; None: no file is read.
     """

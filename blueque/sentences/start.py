@@ -1,4 +1,4 @@
-"""Say for many pending tasks why they wait, in a word, and estimate when they start."""
+"""Describe why each of many pending tasks waits, in a word, and estimate when they start."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ _WORDS = {
 
 
 class Start(NamedTuple):
-    """Why a task waits: the code of the strongest reason, and words for it. seconds: until it may
-    start; None: unknown.
+    """Why a task waits: the code of the strongest reason, and words for it.
+
+    seconds: until it may start; None: unknown.
     """
 
     code: str
@@ -67,16 +68,16 @@ def starts(inspector: Inspector, tasks: Sequence[Task]) -> dict[str, Start]:
 
 
 def about_start(inquiry: Inquiry, why: Sequence[Reason]) -> str:
-    """Return the sentence that says when a task may start; empty if that is not known."""
+    """Return the sentence about when a task may start; empty if that is unknown."""
     seconds = seconds_to_start(inquiry, why)
     return f"It may start in ~{roughly(seconds)}." if seconds is not None and seconds >= 1 else ""
 
 
 def seconds_to_start(inquiry: Inquiry, why: Sequence[Reason]) -> float | None:
-    """Return in how many seconds a pending task may start; None: this is not known.
+    """Return in how many seconds a pending task may start; None: unknown.
 
-    It takes tasks that run to end by their progress or as usual, and tasks before it to run as long
-    as tasks of the queue usually do.
+    It assumes that running tasks end by their progress or as usual, and that tasks before it run as
+    long as tasks of the queue usually do.
     """
     if inquiry.task.status != "pending" or inquiry.before is None:
         return None
@@ -90,7 +91,7 @@ def seconds_to_start(inquiry: Inquiry, why: Sequence[Reason]) -> float | None:
 
 
 def _free(inquiry: Inquiry) -> list[float]:
-    """Return in how many seconds each listener that can run the task has none, where that is known."""
+    """Return in how many seconds each listener that can run the task becomes idle, where that is known."""
     able = able_listeners(inquiry)
     # A listener of several queues runs one task at a time.
     has = {node.id: node.held[0] for node in (*inquiry.others, *able) if node.held}

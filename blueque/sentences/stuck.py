@@ -1,4 +1,4 @@
-"""Say in words that SIGKILL does not end a task."""
+"""Describe a task that SIGKILL does not end."""
 
 from __future__ import annotations
 

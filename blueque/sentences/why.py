@@ -1,6 +1,6 @@
-"""Say in sentences why a task does not run: an `Inquiry` in, reasons out.
+"""Explain in sentences why a task does not run: takes an `Inquiry`, returns reasons.
 
-Nothing here talks to Redis. Processes of listeners on this host are looked up.
+Nothing here talks to Redis. It checks the processes of listeners on this host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDED = {"complete": "completed", "failed": "failed", "cancelled": "was cancell
 def headline(inquiry: Inquiry, name: str | None = None) -> str:
     """Return the state of the task, since when, and whether it is the first of its line.
 
-    name: what the task is.
+    name: of the task.
     """
     task = inquiry.task
     which = f"{short_id(task.id)}{f' ({name})' if name else ''} in {task.queue}"
@@ -56,7 +56,7 @@ def reasons(inquiry: Inquiry, is_utc: bool = False) -> list[Reason]:
 
 
 def _start_before(inquiry: Inquiry, is_utc: bool) -> Iterator[Reason]:
-    """Say until when a task must have started that waits for its first attempt."""
+    """Return until when a task that waits for its first attempt must start."""
     task = inquiry.task
     if (
         task.status not in ("blocked", *WAITING)
@@ -116,7 +116,7 @@ def _ended(task: Task) -> Reason:
 
 
 def _interrupted(inquiry: Inquiry) -> Iterator[Reason]:
-    """Say that its last attempt was ended because a person has interrupted it."""
+    """Return that its last attempt ended because a person interrupted it."""
     order = inquiry.task.fields.get("interrupt")
     if order is not None and order == inquiry.task.fields.get("finished_by"):
         sentence = f"It was interrupted {asked_when(inquiry)}. It runs again, at no cost."

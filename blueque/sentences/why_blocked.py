@@ -1,6 +1,4 @@
-"""Say in sentences what a blocked task waits for, and what holds it up. Nothing here talks to
-Redis.
-"""
+"""Explain in sentences what a blocked task waits for, and what holds it up. Nothing here talks to Redis."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ _AGAIN = "It stays cancelled until it is put in line again."
 
 
 def blocked(inquiry: Inquiry) -> Iterator[Reason]:
-    """Yield why it is blocked, what a person can change first."""
+    """Yield why it is blocked; first what a person can change."""
     conditions = inquiry.dependencies.conditions
     yield from _of_workflow(inquiry)
     yield from _broken(inquiry, [each for each in conditions if each.is_broken])
@@ -50,8 +48,8 @@ def blocked(inquiry: Inquiry) -> Iterator[Reason]:
 
 
 def broken_by(inquiry: Inquiry) -> Reason | None:
-    """Say what helps a task that was cancelled because of another one; None: it was not, or it is
-    not needed.
+    """Return what helps a task that was cancelled because of another one; None: it was not, or
+    needs nothing.
     """
     task, parent = inquiry.task, inquiry.tasks.get(inquiry.task.broken_by or "")
     if parent is None or (task.cancel_reason or "").endswith(" is complete"):
@@ -116,7 +114,7 @@ def members_of(group: Task) -> str:
 
 
 def state_of_group(group: Task) -> str:
-    """Return the state of a group that is there, in the word of `blueque group ls`."""
+    """Return the state of an existing group, in the word of `blueque group ls`."""
     fields = group.fields
     return shown_state(fields["state"], "cancel" in fields, int(fields["open"]))
 
@@ -148,7 +146,7 @@ def _of_workflow(inquiry: Inquiry) -> Iterator[Reason]:
 
 
 def _group(inquiry: Inquiry, group: Task) -> Reason:
-    """Say how far a group is for which it waits."""
+    """Return the progress of a group that it waits for."""
     sentence = f"It waits for {group.id}: {members_of(group)}."
     if group.fields.get("state") != "open":
         return Reason("group", sentence, f"blueque graph {inquiry.task.id}")
@@ -177,7 +175,7 @@ def _broken(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:
 
 
 def _broken_above(inquiry: Inquiry) -> Iterator[Reason]:
-    """Yield what holds up the tasks for which it waits."""
+    """Yield what holds up the tasks that it waits for."""
     found = {task.id: (parent, task) for parent, tasks in inquiry.broken.items() for task in tasks}
     for parent, task in [*found.values()][:MOST_NAMES]:
         whose = f"for which {short_id(parent)} waits"
@@ -230,7 +228,7 @@ def _state(inquiry: Inquiry, task: Task, kind: str) -> str:
 
 
 def _silence_of(inquiry: Inquiry, task: Task) -> str:
-    """Return `, started on gpu-3, whose listener is gone`; empty if its listener seems to live."""
+    """Return `, started on gpu-3, whose listener is gone`; empty if its listener seems alive."""
     if task.status not in HELD:
         return ""
     node, state = inquiry.listeners.get(task.id), ""

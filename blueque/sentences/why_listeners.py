@@ -1,5 +1,5 @@
-"""Say in sentences why no listener takes a pending task: none serves its queue, or has what it needs, or
-is free.
+"""Explain in sentences why no listener takes a pending task: none serves its queue, has what it
+needs, or is idle.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TAKES = ("up", "unattended", "1.0.0")  # states of a listener that takes tasks
 
 
 def listeners(inquiry: Inquiry) -> Iterator[Reason]:
-    """Say if there is no listener, or none that could take it."""
+    """Yield a reason if there is no listener, or none that could take it."""
     queue, takers = inquiry.task.queue, _takers(inquiry)
     paused = list(dict.fromkeys(node.host for node in inquiry.nodes if node.state == "paused"))
     if not takers and paused:
@@ -83,7 +83,7 @@ def _of_misfit(inquiry: Inquiry, needs: Sequence[tuple[str, int]], nodes: Sequen
 
 
 def _of_room(inquiry: Inquiry, needs: Sequence[tuple[str, int]]) -> Iterator[Reason]:
-    """Say if other tasks use what it needs."""
+    """Yield a reason if other tasks use what it needs."""
     names = {name for name, _ in needs}
     used = [
         (node, task)
@@ -102,7 +102,7 @@ def _of_room(inquiry: Inquiry, needs: Sequence[tuple[str, int]]) -> Iterator[Rea
 
 
 def time_left(inquiry: Inquiry) -> Iterator[Reason]:
-    """Say if each listener that could take it stops its tasks too soon."""
+    """Yield a reason if each listener that could take it stops its tasks too soon."""
     able = able_listeners(inquiry)
     if not able or any(_has_time(inquiry, node) for node in able):
         return

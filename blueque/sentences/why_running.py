@@ -1,4 +1,4 @@
-"""Say in sentences where a task runs, or why it may run no more."""
+"""Explain in sentences where a task runs, or why it may no longer run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def asked_when(inquiry: Inquiry) -> str:
 
 
 def _process_gone(inquiry: Inquiry, node: Node | None) -> Reason:
-    """Say which listener will report the end of a task whose process has ended."""
+    """Return which listener will report the end of a task whose process has ended."""
     task = inquiry.task
     what = (
         f"It no longer runs: process {task.pid} is gone from this host. Its end is not recorded yet"
@@ -90,7 +90,7 @@ def _process_gone(inquiry: Inquiry, node: Node | None) -> Reason:
 
 
 def _unheard(inquiry: Inquiry, node: Node | None) -> Reason:
-    """Say why a listener with a task may be dead, and what becomes of the task then."""
+    """Return why a listener with a task may be dead, and what happens to the task then."""
     task, host = inquiry.task, (inquiry.task.node or "").rpartition("_")[0] or "its host"
     state = "no longer known" if node is None else node.state if node.is_unheard else "silent"
     what = f"Its listener {short_node(task.node or '?')} is {state}"
@@ -114,7 +114,7 @@ def _adopt(inquiry: Inquiry, node: Node | None) -> str:
 
 
 def _then(task: Task, node: Node | None) -> str:
-    """Return what becomes of a task whose listener stays away."""
+    """Return what happens to a task whose listener stays away."""
     if task.status != "started":
         return "the task is put in line again when the lease of its listener is over"
     left, default = (None, None) if node is None else (node.lost_in, Retry.parse(node.retry))

@@ -1,4 +1,4 @@
-"""Say in sentences what a pending task waits for besides listeners: its queue, its lock, its turn."""
+"""Explain in sentences what a pending task waits for besides listeners: its queue, its lock, its turn."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def lock(inquiry: Inquiry) -> Iterator[Reason]:
 
 
 def ahead_of_it(inquiry: Inquiry) -> Iterator[Reason]:
-    """Say which tasks are before it."""
+    """Yield which tasks are before it."""
     if inquiry.before is None and inquiry.length > FARTHEST:
         yield Reason(
             "behind",

@@ -1,6 +1,7 @@
-"""Settings: each is declared once, as a row of a table, with its kinds of value and its text.
+"""Settings: each is declared once, as a row of a table, with its kind of value and its text.
 
-May import: connection/ and what is below it. Begin with table.py; resolver.py says which value counts.
+May import: connection/ and what is below it. Begin with table.py; resolver.py decides which value
+applies.
 """
 
 from typing import TYPE_CHECKING, Any

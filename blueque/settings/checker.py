@@ -129,7 +129,7 @@ class Checker:
         return ScheduleConfig(queue, own.pop("parameters", None), MappingProxyType(own))
 
     def of_schedule(self, name: str, error: InvalidInput) -> ConfigRefused:
-        """Return the error of a schedule whose sentence begins with the key."""
+        """Return the error of a schedule whose message begins with the key."""
         key = re.split("[: ]", str(error), maxsplit=1)[0]
         if key in rows("schedules"):
             return self._refused(("schedules", name, key), without_name(key, str(error)))
@@ -141,9 +141,7 @@ class Checker:
             raise self._refused((*path, "exec"), reason)
 
     def _table(self, path: Path, values: Any, checks: Checks) -> dict[str, Any]:
-        """Return the values of a table, each as its check makes it. A check that is `dict` is for a
-        table.
-        """
+        """Return the checked values of a table. A check that is `dict` is for a table."""
         if not isinstance(values, dict):
             raise self._refused(path, f"must be a table, not {kind_of(values)}")
         found = {}
@@ -177,9 +175,9 @@ class Checker:
 
 
 def refused_schedule(path: str, name: str, error: InvalidInput) -> ConfigRefused:
-    """Return what to raise for a schedule of a file that is wrong as a whole.
+    """Return the error for a faulty schedule of a file.
 
-    error: its sentence begins with the wrong key, if it is about one.
+    error: its message begins with the wrong key, if it concerns one.
     """
     return Checker(path).of_schedule(name, error)
 
@@ -189,8 +187,8 @@ def _checks(table: str) -> dict[str, Callable[[Any], Any]]:
 
 
 def _quoted(path: Path, key: str, value: object) -> str:
-    """Return the advice to quote the name of a queue or a schedule that has a dot; empty if that is
-    not the mistake.
+    """Return the advice to quote the name of a queue or a schedule with a dot; empty if that is not
+    the mistake.
     """
     if len(path) != 2 or path[0] not in ("queues", "schedules") or not isinstance(value, dict):
         return ""

@@ -49,7 +49,7 @@ def text() -> str:
 
 
 def to_toml(value: Any) -> str:
-    """Return a value as TOML has it."""
+    """Return a value in TOML."""
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{key} = {to_toml(one)}' for key, one in value.items())} }}"
     if isinstance(value, list | tuple):
@@ -58,7 +58,7 @@ def to_toml(value: Any) -> str:
 
 
 def shown_example(setting: Setting) -> Any:
-    """Return an example of a value as blueque.toml has it: the default if there is none."""
+    """Return an example of a value in TOML: the default if there is none."""
     if setting.example is not None:
         return setting.example
     return setting.kind.write(setting.get_default())

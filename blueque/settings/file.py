@@ -23,8 +23,9 @@ _IN_REDIS = {row.key: row for row in IN_REDIS}
 def load(
     path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ
 ) -> Config:
-    """Return what the file says; without a path that of the file that `find` finds. Raises
-    ConfigRefused.
+    """Return the contents of the file; without a path, of the one that `find` finds.
+
+    Raises ConfigRefused.
     """
     found = os.fspath(path) if path is not None else find(environ)
     if found is None:
@@ -41,9 +42,7 @@ def load(
 
 
 def find(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the file that is to be read: BLUEQUE_CONFIG, else the first blueque.toml that there
-    is.
-    """
+    """Return the path of the file: BLUEQUE_CONFIG, else the first existing blueque.toml."""
     if environ.get("BLUEQUE_CONFIG"):
         return environ["BLUEQUE_CONFIG"]
     own = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
@@ -52,7 +51,7 @@ def find(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def parse(text: str, path: str = NAME) -> Config:
-    """Return what the text says. path: how to name it in an error. Raises ConfigRefused."""
+    """Return the contents in a text. path: its name in an error. Raises ConfigRefused."""
     # here: most have no such file, and what a listener imports, each of its forks copies
     import tomllib
 
@@ -72,9 +71,10 @@ def _declared_twice(found: re.Match[str]) -> str:
 
 
 def check_setting(name: str, value: Any) -> Any:
-    """Return a setting of a queue in Redis, checked as in the table of a queue. Raises InvalidInput.
+    """Return a setting of a queue in Redis, checked as in the table of a queue. Raises
+    InvalidInput.
 
-    name: of `queue_settings.NAMES`. value: as in a file; a `Retry` is one, too.
+    name: of `queue_settings.NAMES`. value: as in a file, or a `Retry`.
     """
     try:
         return _IN_REDIS[name].kind.read(value)

@@ -1,4 +1,4 @@
-"""InEffect: what holds for the tasks of the queues of a listener, with their settings in Redis."""
+"""InEffect: the settings that apply to the tasks of a listener's queues, with those in Redis."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ _EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class OfQueue(NamedTuple):
-    """What a listener was asked to do with the tasks of one queue.
+    """The settings of a listener for the tasks of one queue.
 
-    nearer, farther: what goes before the settings of the queue in Redis, and what comes after them;
-        by name, as text, like these.
+    nearer, farther: those before and after the settings of the queue in Redis; by name, as text.
     """
 
     nearer: Mapping[str, str] = _EMPTY
@@ -29,9 +28,9 @@ class OfQueue(NamedTuple):
 
 
 class TaskSettings(NamedTuple):
-    """What holds for the tasks of a queue that say nothing themselves.
+    """The settings for tasks of a queue that set nothing themselves.
 
-    retention: how long a finished task stays, by its status. weight: of the queue in a lottery.
+    retention: how long a finished task is kept, by its status. weight: of the queue in a lottery.
     """
 
     limits: Limits = Limits()
@@ -42,7 +41,7 @@ class TaskSettings(NamedTuple):
 
     @classmethod
     def read(cls, asked: OfQueue, in_redis: Mapping[str, str]) -> TaskSettings:
-        """Return what holds. in_redis: the settings of the queue; a malformed one says nothing."""
+        """Return the settings that apply. in_redis: those of the queue; malformed ones have no effect."""
         wrong = malformed(in_redis)
         right = {name: text for name, text in in_redis.items() if name not in wrong}
         found = read_settings({**asked.farther, **right, **asked.nearer})
@@ -57,10 +56,10 @@ class TaskSettings(NamedTuple):
 
 
 class InEffect:
-    """What holds for the tasks of each queue, by the settings in Redis as they were last read.
+    """The settings that apply to the tasks of each queue, with those in Redis as last read.
 
-    timing, log_limit: of the listener. queues: what it was asked to do, by queue.
-    otherwise: the same for a queue that is not there.
+    timing, log_limit: of the listener. queues: its own settings, by queue.
+    otherwise: those for any other queue.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class InEffect:
         self._held: dict[str, TaskSettings] = {}
 
     def of(self, queue: str | None) -> TaskSettings:
-        """Return what holds for the tasks of one queue."""
+        """Return the settings that apply to the tasks of one queue."""
         name = queue or ""
         if name not in self._held:
             asked = self._asked.get(name, self._otherwise)
@@ -89,13 +88,11 @@ class InEffect:
         return " ".join(f"{name}={fields[name]}" for name in NAMES if name in fields) or "none"
 
     def retention(self, queues: Iterable[str]) -> dict[str, Mapping[str, Keep]]:
-        """Return how long finished tasks stay, by queue and by status."""
+        """Return how long finished tasks are kept, by queue and by status."""
         return {queue: self.of(queue).retention for queue in queues}
 
     def take(self, settings: Mapping[str, Mapping[str, str]]) -> list[str]:
-        """Take the settings of some queues in Redis; return the queues for which something else
-        holds now.
-        """
+        """Take the settings of some queues in Redis; return the queues for which the result differs."""
         changed = []
         for queue, fields in settings.items():
             if fields != self._in_redis.get(queue, _EMPTY):

@@ -1,4 +1,4 @@
-"""Kind: how a value is read from blueque.toml, from an option or a variable, and how it is written."""
+"""Kind: how a value is read from blueque.toml, an option or a variable, and how it is written."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SECONDS = {"d": 86400, "h": 3600, "m": 60}
 class Kind(NamedTuple):
     """A kind of values.
 
-    read: return a value of blueque.toml as programs use it. Raises InvalidInput, InvalidType.
-    metavar: what `--help` shows as the value; empty: an option without a value.
-    parse: return what blueque.toml has for the text of an option or a variable; for a list, for its
-        words. Raises InvalidInput.
-    write: return what blueque.toml has for a value that `read` has returned.
+    read: returns a value of blueque.toml as programs use it. Raises InvalidInput, InvalidType.
+    metavar: the value in `--help`; empty: an option without a value.
+    parse: returns the value of blueque.toml for the text of an option or a variable; for a list,
+        for its words. Raises InvalidInput.
+    write: returns the value of blueque.toml for a result of `read`.
     is_list: an option may be given several times; a variable has words between spaces.
     """
 

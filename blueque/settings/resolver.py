@@ -1,8 +1,9 @@
-"""Which value of a setting counts, and where it comes from.
+"""Which value of a setting applies, and where it comes from.
 
-The first place that has one counts. For a program these are its options, the environment, its table
-of blueque.toml and the default. For the tasks of a queue they are the options, the environment, the
-table of the queue, its handler, its settings in Redis, [listener] or [retention], and the default.
+The first place that has one applies. For a program these are its options, the environment, its
+table of blueque.toml and the default. For the tasks of a queue they are the options, the
+environment, the table of the queue, its handler, its settings in Redis, [listener] or [retention],
+and the default.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _OF_BOTH = frozenset(row.key for row in QUEUE if row in LISTENER)
 
 
 class Found(NamedTuple):
-    """A value that counts.
+    """A value that applies.
 
-    origin: option, environment, file, handler, redis or default. place: the option, the variable, the
-        file with its table, or the handler.
+    origin: option, environment, file, handler, redis or default. place: the option, the variable,
+        the file with its table, or the handler.
     """
 
     key: str
@@ -46,14 +47,14 @@ class Found(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """What one place says. places: by key, as in `Found`."""
+    """The values of one place. places: by key, as in `Found`."""
 
     origin: str
     values: Mapping[str, Any]
     places: Mapping[str, str | None] = _EMPTY
 
     def find(self, key: str) -> Found | None:
-        """Return the value of a key; None: nothing is said of it."""
+        """Return the value of a key; None: it is not set."""
         if key not in self.values:
             return None
         return Found(key, self.values[key], self.origin, self.places.get(key))
@@ -67,7 +68,7 @@ _NOTHING = Layer("environment", _EMPTY)
 
 
 class Resolver:
-    """Says which value counts.
+    """Decides which value applies.
 
     settings: by key. layers: nearest first.
     """
@@ -84,11 +85,11 @@ class Resolver:
         return self.given(key) or Found(key, self._settings[key].get_default(), "default")
 
     def get(self, key: str) -> Any:
-        """Return the value that `find` finds."""
+        """Return the value that applies."""
         return self.find(key).value
 
     def write(self, found: Found) -> Any:
-        """Return a value as blueque.toml has it; None: there is none."""
+        """Return a value as in blueque.toml; None: there is none."""
         if found.value is None:
             return None
         return self._settings[found.key].kind.write(found.value)
@@ -98,15 +99,15 @@ class Resolver:
         return Resolver(self._settings, [*self.layers, *layers])
 
     def all(self) -> Iterator[Found]:
-        """Yield what `find` finds for each setting."""
+        """Yield the result of `find` for each setting."""
         return map(self.find, self._settings)
 
 
 class Sources:
-    """What options, the environment and blueque.toml say.
+    """The values of options, the environment and blueque.toml.
 
     options: of a program, by key, as `Kind.read` returns them.
-    tables: those whose variables are read. Raises InvalidInput: one is wrong.
+    tables: those whose variables are read. Raises InvalidInput if one is wrong.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Sources:
         return Resolver(rows(table), _without_overruled(layers))
 
     def nearer(self, queue: str, weight: float | None = None) -> Resolver:
-        """Return what goes before the settings of a queue in Redis, but its handler.
+        """Return what precedes the settings of a queue in Redis, without its handler.
 
         weight: in the arguments of the listener.
         """
@@ -137,7 +138,7 @@ class Sources:
         return Resolver(_QUEUE, [*layers, self._in_file("queues", queue)])
 
     def farther(self) -> Resolver:
-        """Return what comes after the settings of a queue in Redis."""
+        """Return what follows the settings of a queue in Redis."""
         listener, kept = self._in_file("listener"), self._in_file("retention")
         retention = kept._replace(
             values={f"retention.{status}": keep for status, keep in kept.values.items()},
@@ -156,7 +157,7 @@ class Sources:
         return None if queues and has_own and not is_for_all else found
 
     def has_handler_for_all(self) -> bool:
-        """Return whether an option or a variable says what runs the tasks of all queues."""
+        """Return whether an option or a variable names what runs the tasks of all queues."""
         return any(layer.values.keys() & {*RUNS} for layer in self._nearest("listener"))
 
     def handler(self, queue: str, registered: Mapping[str, str]) -> Found | None:
@@ -221,7 +222,7 @@ def _in_environment(table: str, environ: Mapping[str, str]) -> Layer:
 
 
 def _without_overruled(layers: Sequence[Layer]) -> list[Layer]:
-    """Return the layers without the handlers that a nearer layer overrules."""
+    """Return the layers without handlers that a nearer layer overrules."""
     found, is_named = [], False
     for layer in layers:
         others = layer.values.keys() - {*RUNS}

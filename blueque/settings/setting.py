@@ -11,10 +11,10 @@ class Setting(NamedTuple):
     """A setting.
 
     key: in its table of blueque.toml. text: what it does, in sentences.
-    default: as `Kind.read` returns it; a function finds it on this host.
-    default_text: the default in words, where it depends.
-    example: as blueque.toml has it; None: the default.
-    option: its names on the command line, where they are not made of the key.
+    default: as `Kind.read` returns it; or a function that finds it on this host.
+    default_text: the default in words, if it depends.
+    example: as in blueque.toml; None: the default.
+    option: its names on the command line, if they do not follow from the key.
     """
 
     key: str

@@ -1,6 +1,6 @@
 """Read one value of a blueque.toml. Each function returns the value as programs use it.
 
-They raise InvalidInput, whose sentence does not name the key, and InvalidType.
+They raise InvalidType and InvalidInput, whose message does not name the key.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def read_handler_name(value: Any) -> str:
 
 
 def read_program(value: Any) -> list[str]:
-    """Return what is written as words in an array, or as one text that is split as a shell would."""
+    """Return a program from words in an array, or from one text that is split as in a shell."""
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
         return require_program(value)
     if isinstance(value, list):
@@ -207,7 +207,7 @@ def read_log_limit(value: Any) -> int:
 
 
 def read_keep(value: Any) -> Keep:
-    """Return what is written as an age, as a table of age and newest, as false or as "never"."""
+    """Return a Keep from an age, a table of age and newest, false or "never"."""
     if _is_never(value):
         return Keep()
     if not isinstance(value, dict):
@@ -226,7 +226,7 @@ def _is_never(value: Any) -> bool:
 
 
 def read_retry(value: Any) -> Retry | Literal[False]:
-    """Return a policy that is written as 3, as a table, or as false."""
+    """Return a policy from a number such as 3, a table, or false."""
     if value is False:
         return False
     if isinstance(value, dict):
@@ -243,7 +243,7 @@ def read_retry(value: Any) -> Retry | Literal[False]:
 
 
 def read_lock(value: Any) -> tuple[str, int]:
-    """Return a lock that is written as "disk", or as ["licence", 3]."""
+    """Return a lock from "disk" or ["licence", 3]."""
     return require_lock(tuple(value) if isinstance(value, list) else value)
 
 
@@ -267,7 +267,7 @@ def read_limit(name: str, value: Any) -> int | float:
 
 
 def named(name: str, check: Callable[[], Checked]) -> Checked:
-    """Return what a check returns that names the key in its error, as the path before it does."""
+    """Return the result of a check. Its error gets the key, in the form of the path before it."""
     try:
         return check()
     except InvalidInput as error:

@@ -1,8 +1,8 @@
 """The files of one attempt in its directory; spool.py describes them.
 
 Creating a file takes 20 times as long as adding a name to one. So the file `task` has several uses:
-it also has the names `reported`, `wanted` and `open/[pid]-[start]`, and gets a second line once the
-task has begun.
+it also has the names `reported`, `wanted` and `open/[pid]-[start]`, and a second line once the task
+has begun.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ class Attempt:
     """The files of one attempt, in the directory `path`.
 
     room: a file of allocated blocks that the exit record may take over when the disk is full.
-    link: its other name in `open`, as long as Redis does not know the end of the attempt; None when
-        there is none.
-    is_synced: whether the exit record has to be on the disk when it is written.
+    link: its other name in `open`, while Redis does not know the end of the attempt; None: there is none.
+    is_synced: whether the exit record must be on the disk when it is written.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class Attempt:
         return path
 
     def write_inputs(self, text: str) -> None:
-        """Write the results that the task is given, as a JSON object. Raises OSError."""
+        """Write the results that the task gets, as a JSON object. Raises OSError."""
         content = text.encode("utf-8", "surrogateescape")
         write_whole(f"{self.path}/{INPUTS}", content, is_synced=False)
 
@@ -139,7 +138,7 @@ class Attempt:
         return self._is_begun
 
     def note_begun(self) -> None:
-        """Take notice that its process has left its exit record."""
+        """Record that its process has left its exit record."""
         self._is_begun = True
 
     def _beginning(self) -> str | None:
@@ -164,7 +163,8 @@ class Attempt:
         return any(os.path.exists(f"{self.path}/{name}") for name in ("exit", "status"))
 
     def open_exit(self) -> None:
-        """Open the file of the exit record, before the task runs, which may give up the right to do so.
+        """Open the file of the exit record before the task runs, which may drop the right to do so.
+
         If that fails, it is tried again at the end.
         """
         with contextlib.suppress(OSError):
@@ -290,7 +290,7 @@ class Attempt:
     def mark_reported(self, is_wanted: bool = False) -> None:
         """Record that Redis knows the end: from now on the directory may be pruned.
 
-        is_wanted: the next attempt may go on from its files, so it is pruned last.
+        is_wanted: the next attempt may need its files, so it is pruned last.
         """
         try:
             if is_wanted and not self.is_wanted():
@@ -331,9 +331,7 @@ class Attempt:
         return self._mark(name)
 
     def has_left_files(self) -> bool:
-        """Return whether the attempt, which has ended, has left more than each does: it has printed
-        something, or there are other files. Looks once.
-        """
+        """Return whether an ended attempt has left output or files of its own. Checks once."""
         if self._left is None:
             self._left = self._looks_full()
         return self._left
@@ -347,7 +345,7 @@ class Attempt:
             return True
 
     def is_wanted(self) -> bool:
-        """Return whether the next attempt may go on from what is in the directory."""
+        """Return whether the next attempt may continue from the directory."""
         return is_wanted(self.path)
 
     def release(self) -> None:
@@ -437,10 +435,9 @@ class Attempt:
             os.close(descriptor)
 
     def read_notes(self, is_over: bool) -> list[tuple[str, float | None]]:
-        """Return the notes that go into the history, with the time of each; None: a program has
-        written it, and has not said when.
+        """Return the notes for the history, with the time of each; None: a program wrote it without one.
 
-        is_over: no more will come, so a last line without an end is one.
+        is_over: no more will come, so a last line without an end counts.
         """
         notes = []
         for line in self._note_lines(is_over)[:MAX_NOTES]:
@@ -467,7 +464,7 @@ class Attempt:
 
 
 def is_wanted(path: str) -> bool:
-    """Return whether the next attempt may go on from what is in this directory of an attempt."""
+    """Return whether the next attempt may continue from this directory of an attempt."""
     return os.path.exists(f"{path}/{WANTED}")
 
 

@@ -2,7 +2,7 @@
 `checkpoint`.
 
 The value goes to Redis, and from there to any host. The directory stays on its host. The file
-`checkpoint.known` says which parts Redis may have: those the attempt was given or has sent.
+`checkpoint.known` lists the parts that Redis may have: those that the attempt was given or has sent.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ def has_files(directory: str) -> bool:
 
 def carry(old: str, new: str, is_in_use: bool) -> None:
     """Give the directory of the old attempt to the new one. is_in_use: the old one still writes.
+
     Raises OSError.
     """
     source, target = f"{old}/{DIRECTORY}", f"{new}/{DIRECTORY}"

@@ -30,7 +30,7 @@ def _is_list_of_texts(value: Any) -> bool:
 
 
 def _is_list_of_new_tasks(value: Any) -> bool:
-    """Return whether these are tasks that the task makes with its end, see `new_task.NewTask`."""
+    """Return whether these are tasks that the task creates at its end, see `new_task.NewTask`."""
     return isinstance(value, list) and all(map(_is_new_task, value))
 
 
@@ -63,9 +63,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
 
 
 def usable(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the record without fields of a wrong type; None: it has no valid status, or what it says
-    of new tasks cannot be read.
-    """
+    """Return the record without fields of a wrong type; None: it has no valid status or new tasks."""
     status = content.get("status")
     record = {
         name: value
@@ -80,7 +78,7 @@ def usable(content: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def usable_ending(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a reaper recorded, see `process.Reaped`; None: it is something else."""
+    """Return the record of a reaper, see `process.Reaped`; None: it is something else."""
     found = {name: content.get(name) for name in ("code", "cpu_seconds", "max_rss_bytes")}
     is_whole = (
         _is_whole(found["code"])

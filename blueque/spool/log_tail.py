@@ -1,4 +1,4 @@
-"""Read what a task prints, line by line from its files, with the time at which each line was read.
+"""Read what a task prints, line by line from its files, with the time of each read.
 
 The task writes to its own files, so it never waits for a reader, nor breaks when the reader dies.
 The listener reads about once a second.
@@ -32,7 +32,7 @@ HELD = 2**19  # bytes of lines that wait to be taken
 class Tail:
     """Reads what an attempt prints to the files in the directory `path`.
 
-    It goes on where an earlier reader stopped.
+    It continues where an earlier reader stopped.
     kept: the largest size of a file on the disk; the middle of a larger file is removed.
     """
 

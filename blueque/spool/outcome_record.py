@@ -100,7 +100,7 @@ def _from_the_handler_on(trace: TracebackType | None) -> TracebackType | None:
 def record_of_ending(ending: process.Ending, attempt: Attempt | None = None) -> Record:
     """Return the exit record of a task process that left none.
 
-    attempt: whose last words on standard error tell why.
+    attempt: whose last lines on standard error show why.
     """
     if ending.signal is None:
         error = f"the process left with exit code {ending.exit_code} and without a result"
@@ -119,9 +119,10 @@ def record_of_ending(ending: process.Ending, attempt: Attempt | None = None) -> 
 
 
 def record_of_exit(code: int, attempt: Attempt) -> Record:
-    """Return the record of a program that has not ended well.
+    """Return the record of a program that has failed.
 
-    code: as os.waitstatus_to_exitcode gives it; negative for a signal."""
+    code: as os.waitstatus_to_exitcode gives it; negative for a signal.
+    """
     # Any program may end with that code. One that has removed the file knows what it says.
     if code == HANDED_BACK and attempt.has_taken_notice():
         return _record_of_hand_back(f"exit code {code}")
@@ -143,9 +144,9 @@ def record_of_exit(code: int, attempt: Attempt) -> Record:
 
 
 def _last_lines(attempt: Attempt) -> str:
-    """Return what an attempt has written to standard error last, to be put behind an error. If
-    faulthandler has reported a crash, keep the lines before its report and the frames of the user's
-    code.
+    """Return what an attempt has written to standard error last, to follow an error.
+
+    If faulthandler has reported a crash, keep the lines before its report and the frames of user code.
     """
     text = attempt.tail("stderr", MAX_ERROR).strip()
     before, crash, stack = text.rpartition(_CRASH)
@@ -166,17 +167,16 @@ def is_killed(record: Record) -> bool:
 
 
 def as_out_of_memory(record: Record) -> Record:
-    """Return the record of a killed attempt, now that the kernel was killing processes at the time."""
+    """Return the record of a killed attempt, given that the kernel killed processes at that time."""
     how, lines, said = record["error"].partition(":\n")
     error = f"{how}: out of memory; the kernel was killing processes{lines}{said}"
     return record | {"error": error, "error_type": "memory"}
 
 
 def last_words(record: Record | None) -> str:
-    """Return the line that ends the log of an attempt which has not ended by itself; empty for one
-    that has.
+    """Return the last line of the log of an attempt that did not end by itself; else an empty one.
 
-    record: None: its process is gone without a word.
+    record: None: its process is gone without a record.
     """
     if record is None:
         return "-- blueque: its process is gone, and nobody knows how far it had come --"
@@ -198,9 +198,7 @@ def _record_of_hand_back(said: str) -> Record:
 
 
 def _record_of_wish(error: RetryLater) -> Record | None:
-    """Return None for one that has lost its seconds, in a class of the user's own: such a wish
-    cannot be granted.
-    """
+    """Return None for an error that has lost its seconds, in a class of the user: it cannot be obeyed."""
     try:
         seconds = require_number(error.seconds, "seconds")
         said = printable(error, MAX_ERROR)

@@ -39,7 +39,7 @@ class Told(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """As it is shown: 450/1500 frames encoding."""
+        """The text that people see: 450/1500 frames encoding."""
         said = (
             ""
             if self.done is None

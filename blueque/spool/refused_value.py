@@ -13,8 +13,11 @@ from blueque.system.plain_files import write_whole
 
 
 def keep(directory: str, name: str, value: Any) -> str:
-    """Write the value into the directory of the attempt: text as it is, what is only too large
-    as JSON, anything else with pickle or as its repr(). Return where it is, or why it is not, for the end of a sentence.
+    """Write the value into the directory of the attempt. Return where it is, or why it is not, for
+    the end of a sentence.
+
+    Text is written as it is, a value that is only too large as JSON, anything else with pickle or
+    as its repr().
     """
     try:
         content, ending = _packed(value)

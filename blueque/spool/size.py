@@ -18,11 +18,11 @@ class Shrunk(NamedTuple):
 
 
 def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) -> Shrunk:
-    """Remove attempts whose end Redis knows, the longest known first, until the spool takes at most
+    """Remove attempts whose end Redis knows, longest known first, until the spool takes at most
     `most` bytes.
 
-    attempts: their directories. An attempt that runs, or whose end Redis does not know, is never
-        removed. Attempts whose files the next attempt may need are removed last.
+    attempts: their directories. Running attempts, and those whose end Redis does not know, are
+        never removed. Attempts whose files the next attempt may need are removed last.
     remove: removes the directory of an attempt.
     """
     size = 0
@@ -44,9 +44,7 @@ def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) ->
 
 
 def size_of(path: str) -> int:
-    """Return how many bytes of the disk a directory and its content take. A file that vanishes
-    meanwhile counts as 0.
-    """
+    """Return the disk usage of a directory in bytes. A file that vanishes meanwhile counts as 0."""
     total = 0
     try:
         with os.scandir(path) as entries:
@@ -65,9 +63,7 @@ def size_of(path: str) -> int:
 
 
 def allowed(root: str, limit: float) -> int:
-    """Return a limit in bytes. limit: bytes, or below 1 a share of the disk that the directory is
-    on.
-    """
+    """Return a limit in bytes. limit: bytes, or below 1 a share of the disk of the directory."""
     if limit >= 1:
         return int(limit)
     disk = os.statvfs(root)

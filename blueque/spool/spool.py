@@ -139,7 +139,7 @@ class Spool(TaskSpool):
         self.remove_room(self.slot)
 
     def remove_room(self, slot: int) -> None:
-        """Release the space of a listener that exits or is dead, unless an attempt of it runs on."""
+        """Release the space of a listener that exits or is dead, unless one of its attempts still runs."""
         room = f"{self.root}/room.{slot}"
         if os.path.exists(room) and os.path.basename(room) not in self._rooms_in_use():
             with contextlib.suppress(OSError):
@@ -151,8 +151,10 @@ class Spool(TaskSpool):
         return {written["room"] for link in running if (written := written_at(link)) is not None}
 
     def create(self, task_id: str, number: int, fields: Mapping[str, str], pid: int = 0) -> Attempt:
-        """Create the directory of an attempt, if possible from `make_blank` for process `pid`; 0: it
-        has made none. Raises OSError.
+        """Create the directory of an attempt, if possible from `make_blank` for process `pid`; 0:
+        there is none.
+
+        Raises OSError.
         """
         attempt = self.attempt(task_id, number)
         if number != 1 or not pid or not self._use_blank(pid, attempt.path):
@@ -208,7 +210,7 @@ class Spool(TaskSpool):
         return self.attempt_at(path)
 
     def attempt(self, task_id: str, number: int) -> Attempt:
-        """Return the attempt of this number, in the directory that it gets if that is free."""
+        """Return the attempt with this number, in its usual directory."""
         name = _file_name(task_id)
         return self.attempt_at(
             f"{self.root}/{f'{name}{FIRST}' if number == 1 else f'{name}/{number}'}"
@@ -235,9 +237,7 @@ class Spool(TaskSpool):
         return None
 
     def earlier(self, task_id: str, fields: Mapping[str, str]) -> Iterator[tuple[int, Attempt]]:
-        """Yield the earlier attempts of a task with their numbers, newest first. fields: of the
-        attempt.
-        """
+        """Yield the earlier attempts of a task with their numbers, newest first. fields: of the attempt."""
         # Of another one by the same key, which was deleted, `created` is another.
         found = [
             (number, attempt.path, attempt)
@@ -248,8 +248,9 @@ class Spool(TaskSpool):
             yield number, attempt
 
     def newest(self, task_id: str) -> dict[str | None, int]:
-        """Return the number of the newest attempt here, by the `created` of the task; at None, of
-        those that still run, or whose end was not reported.
+        """Return the number of the newest attempt here, by the `created` of the task.
+
+        At None: of those that still run, or whose end was not reported.
         """
         found: dict[str | None, int] = {}
         path = f"{self.root}/{_file_name(task_id)}"
@@ -289,7 +290,7 @@ class Spool(TaskSpool):
     def runs(self, pid: int, ticks: int, attempt: Attempt) -> bool:
         """Return whether the process, if it is alive, runs this attempt.
 
-        A process that takes one task after the other may run a later one, or wait for it.
+        A process that takes several tasks may run a later one, or wait for it.
         """
         written = written_at(f"{self.open_path}/{pid}-{ticks}")
         return not attempt.has_exit() if written is None else written["path"] == attempt.path
@@ -303,7 +304,7 @@ class Spool(TaskSpool):
 
     @contextlib.contextmanager
     def only_pruner(self) -> Iterator[bool]:
-        """Be the one process that prunes this spool, as long as it lives; False: another one is.
+        """Yield whether this process is the only one that prunes this spool; it stays so for its life.
 
         Raises OSError.
         """
@@ -322,7 +323,7 @@ class Spool(TaskSpool):
     def prune(self, before: float, but_wanted: bool = False) -> int:
         """Remove the attempts whose end Redis has known since before that time; return how many.
 
-        but_wanted: keep those from which the next attempt may go on.
+        but_wanted: keep those that the next attempt may need.
         """
         removed, rooms = 0, self._rooms_in_use()
         for name in _attempts(self._blanks_path):
@@ -355,15 +356,13 @@ class Spool(TaskSpool):
     def shrink(self, limit: float) -> Shrunk:
         """Remove attempts whose end Redis knows, oldest first, until the spool is within the limit.
 
-        Those from which the next attempt may go on are removed last.
+        Those that the next attempt may need are removed last.
         limit: bytes, or below 1 a share of the disk.
         """
         return shrink(self._attempts(), allowed(self.root, limit), self._remove_attempt)
 
     def _remove_attempt(self, path: str) -> None:
-        """Remove the directory of an attempt in one step for other processes: they see all of it or
-        nothing.
-        """
+        """Remove the directory of an attempt in one step: other processes see all of it or nothing."""
         gone = f"{self._blanks_path}/{os.getpid()}.gone"
         remove_tree(gone)
         try:
@@ -376,7 +375,7 @@ class Spool(TaskSpool):
                 os.rmdir(directory)
 
     def _attempts(self) -> Iterator[str]:
-        """Yield the directory of every attempt, but not prepared ones."""
+        """Yield the directory of every attempt, without prepared ones."""
         for name in os.listdir(self.root):
             if name not in _OWN_NAMES and not name.startswith("room."):
                 yield from self._attempts_in(name)

@@ -1,4 +1,4 @@
-"""TaskSpool: what a task process needs of the spool. spool.py describes the files.
+"""TaskSpool: the part of the spool that a task process uses. spool.py describes the files.
 
 It imports neither `logging` nor `threading`: both do work in each forked process.
 """
@@ -23,9 +23,7 @@ class Blank:
         self._directory, self.path, self.files = directory, path, files
 
     def give_to(self, pid: int | None) -> None:
-        """Let the attempt have it that this process runs: completely or not at all. None: remove
-        it.
-        """
+        """Give it to the attempt that this process runs: completely or not at all. None: remove it."""
         try:
             if pid is not None:
                 os.rename(self.path, f"{self._directory}/{pid}")
@@ -62,8 +60,8 @@ class TaskSpool:
     def reap(self, pid: int) -> process.Reaped:
         """Reap a child that has ended, and record how, see `note_ending`.
 
-        This is done before as well, without its memory: whenever we are killed or stopped, there is
-        a record or a process that its next parent reaps.
+        This is also done before, without its memory: whenever we are killed or stopped, there is a
+        record or a process that its next parent reaps.
         """
         ticks = process.start_ticks(pid) or 0
         if (seen := process.ending_of_zombie(pid, ticks)) is not None:
@@ -73,8 +71,9 @@ class TaskSpool:
         return reaped
 
     def note_ending(self, pid: int, ticks: int, reaped: process.Reaped) -> None:
-        """Record how a process ended, for the listener that watches its attempt, if it has begun one and
-        has left no exit record.
+        """Record how a process ended, if it has begun an attempt and left no exit record.
+
+        The listener that watches the attempt reads it.
         """
         link = f"{self.open_path}/{pid}-{ticks}"
         written = written_at(link)
@@ -85,12 +84,12 @@ class TaskSpool:
             attempt.write_ending(reaped._asdict())
 
     def make_blank(self, name: str) -> Blank | None:
-        """Prepare a directory with the files of each attempt, for the next task; None: that failed, and
-        `Spool.create` does it.
+        """Prepare a directory with the files of each attempt, for the next task. None: that failed,
+        and `Spool.create` does it.
 
         name: of the directory until `Blank.give_to`, unused elsewhere. Creating files is slow,
-        renaming a directory is not: on ext4 a waiting process is ready for its task in 0.45 ms
-        instead of 0.8 ms.
+            renaming a directory is not: on ext4 a waiting process is ready for its task in 0.45 ms
+            instead of 0.8 ms.
         """
         path = f"{self._blanks_path}/{name}.new"
         files: list[int] = []
@@ -123,6 +122,6 @@ def written_at(path: str) -> dict[str, Any] | None:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a directory and what is in it, as far as that is possible."""
+    """Remove a directory tree, as far as possible."""
     for _ in plain_files.remove_by_steps(path):
         pass

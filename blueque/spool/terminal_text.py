@@ -1,9 +1,9 @@
 """Read the lines of a file that a task prints to.
 
-A line that is redrawn with carriage returns, as a progress bar is, becomes one line: the text after
-its last carriage return. tqdm draws an inner bar by going down a row, drawing, and moving the cursor
-back up. Such a drawing is no line: it leaves the cursor where it was, so it is cut out and only the
-last one is remembered.
+A line that is redrawn with carriage returns, such as a progress bar, becomes one line: the text
+after its last carriage return. tqdm draws an inner bar by going down a row, drawing, and moving the
+cursor back up. This leaves the cursor where it was, so it is not a line: it is cut out, and only
+the last one is remembered.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Stream:
 
     @property
     def place(self) -> int:
-        """Where the first line begins that was not yielded yet."""
+        """Where the first line begins that has not been yielded."""
         return self._line_at if self._held is None else self._held_at
 
     @property
@@ -59,8 +59,7 @@ class Stream:
         return [row for row in (begun, self._held or b"", self._inner) if row.strip()]
 
     def news(self, is_over: bool, is_brief: bool, kept: int) -> Iterator[bytes | int]:
-        """Yield the new lines. If there are very many, yield the last, and numbers of lines that
-        were left out.
+        """Yield the new lines. If there are very many, yield the last, and numbers of skipped lines.
 
         is_over: the task has ended: text without a newline is a line, too.
         is_brief: yield the number of lines instead of lines that would not be shown.
@@ -157,8 +156,9 @@ class Stream:
             self._shorten()
 
     def _cut_out_inner(self) -> Iterator[bytes]:
-        """If the begun line is a drawing of an inner bar, go back to the line above. If it cannot
-        become one, yield the line above: it has ended.
+        """If the begun line is a drawing of an inner bar, go back to the line above.
+
+        If it cannot become one, yield the line above, which has ended.
         """
         if (inner := _INNER.match(self._begun)) is not None:
             self._inner = inner[1][:MAX_LINE]
@@ -212,7 +212,7 @@ class Stream:
         self._fragment = b""
 
     def _skip(self, place: int) -> int:
-        """Go on there, within a line; return how many bytes are left out by it."""
+        """Continue there, within a line; return how many bytes this leaves out."""
         skipped = place - self.place
         self._go_to(place)
         self._is_partial = True
@@ -246,8 +246,8 @@ class Stream:
         return b"%b %b ... %b" % (line[:HALF], _gap(cut), line[HALF:]) if cut else line
 
     def _last_drawing(self) -> tuple[bytes, int]:
-        """Return the text after the last carriage return, without the middle of a long one, and how
-        many bytes were left out there.
+        """Return the text after the last carriage return, shortened in the middle, and how many
+        bytes were cut.
         """
         text = self._begun.rstrip(b"\r")
         first = text.rfind(b"\r") + 1

@@ -57,9 +57,7 @@ def schema(fields: Sequence[str]) -> pa.Schema:
 
 
 def column(kind: str, texts: Texts) -> Made:
-    """Return the texts as a column of this kind. A malformed number, or one out of range, becomes
-    null.
-    """
+    """Return the texts as a column of this kind. A number that is malformed or out of range becomes null."""
     pa = pyarrow()
     try:
         strings = pa.array(texts, pa.string())
@@ -92,7 +90,7 @@ def _times(seconds: pa.Array) -> pa.Array:
 
 
 def _column_of_odd(kind: str, texts: Texts) -> Made:
-    """Return the same, made one by one: some texts are malformed."""
+    """Do the same one by one, because some texts are malformed."""
     make = _MAKERS[kind]
     values = [None if text is None else make(text) for text in texts]
     is_text = kind == "string"

@@ -1,6 +1,6 @@
 """Reads the hashes of a slice of a snapshot into record batches of Apache Arrow.
 
-One round trip for each batch. The next batch is on its way while the columns of this one are made.
+One round trip for each batch. The next batch is requested while the columns of this one are made.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ def schema(fields: Sequence[str] | None = None) -> pa.Schema:
 def read(
     redis: Redis, piece: Slice, fields: Sequence[str] | None = None, missing: Missing = "drop"
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the tasks of a slice, oldest first, as record batches of at most 2000 rows, fewer when
-    tasks are large.
+    """Yield the tasks of a slice, oldest first, as record batches of at most 2000 rows.
 
+    Batches of large tasks have fewer rows.
     fields: names of columns, see columns.COLUMNS; fewer are faster.
-    missing: what becomes of an entry whose task is gone or malformed: no row, or a row with its id
-        only ("null").
+    missing: of a task that is gone or malformed: no row ("drop"), or a row with its id only ("null").
     A malformed number becomes null. Bytes that are not UTF-8 are written as \\xff.
     Raises SnapshotGone when the snapshot has expired, NotInstalled without pyarrow, RedisAway.
     """
@@ -111,7 +110,7 @@ class _Reader:
         self._is_sent = True
 
     def _answer(self) -> list[Any]:
-        """Return the replies about the tasks, and take in the ids that were requested."""
+        """Return the replies about the tasks, and store the ids that were requested."""
         replies = self._receive()
         if self._asked:
             found = replies.pop()

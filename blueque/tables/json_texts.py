@@ -2,10 +2,11 @@
 
 A null is null, a time is ISO 8601 with microseconds, in UTC if it has a zone, a day is 2030-01-31,
 bytes are base64, a map is an object, a decimal keeps its digits. A number that JSON does not have
-becomes text: "NaN", "Infinity". It is what Spark's `to_json` makes, but for how floats are written.
+becomes text: "NaN", "Infinity". This is the output of Spark's `to_json`, except for the notation of
+floats.
 
-It is made column by column: 1.3 us for a row of four columns. `to_pylist` and `json.dumps` take 8 us,
-as much as all else that a feed does for a row, and lose the digits of decimals.
+It works column by column: 1.3 us for a row of four columns. `to_pylist` and `json.dumps` take 8 us,
+as much as everything else that a feed does for a row, and lose the digits of decimals.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def without_json(kind: pa.DataType, name: str) -> tuple[str, pa.DataType] | None
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether values of this type are text, which can be parameters as it is."""
+    """Return whether values of this type are text, which can be parameters unchanged."""
     return _is(kind.value_type if _is(kind, "dictionary") else kind, *_TEXT)
 
 

@@ -15,8 +15,7 @@ ROOM = 4 * 2**20  # characters of their fields
 
 
 def ids(redis: Redis, snapshot: Snapshot, count: int) -> Iterator[tuple[Slice, list[str]]]:
-    """Yield the ids of a snapshot, oldest first, `count` at a time, each time with their part of
-    the snapshot.
+    """Yield the ids of a snapshot, oldest first, `count` at a time, with their part of the snapshot.
 
     Raises SnapshotGone when it has expired.
     """
@@ -35,9 +34,7 @@ def ids(redis: Redis, snapshot: Snapshot, count: int) -> Iterator[tuple[Slice, l
 
 
 def tasks(redis: Redis, snapshot: Snapshot) -> Iterator[Task]:
-    """Yield the tasks of a snapshot that still exist, as they are when they are read; a few MiB at
-    a time.
-    """
+    """Yield the existing tasks of a snapshot in their present state, a few MiB at a time."""
     count = FEWEST
     for _, some in ids(redis, snapshot, MOST):
         while some:

@@ -64,7 +64,8 @@ def _rounded(number: re.Match[str]) -> str:
 
 
 def seconds_left(share: float, elapsed: float, age: float, before: float = 0.0) -> float | None:
-    """Return how many seconds a task will still take; 0: it should have ended; None: too early.
+    """Return how many seconds a task will still take; 0: it should have ended; None: it is too
+    early to say.
 
     elapsed: since it began, or since it reported the share `before`. age: of its last report.
     """
@@ -78,7 +79,7 @@ def seconds_left(share: float, elapsed: float, age: float, before: float = 0.0) 
 
 
 def left_words(left: float | None) -> str | None:
-    """Return the seconds that are left in words: ~1 h 50 m, or LATE; None: unknown."""
+    """Return the remaining seconds in words: ~1 h 50 m, or LATE; None: unknown."""
     if left is None:
         return None
     return f"~{roughly(left)}" if left > 0 else LATE
@@ -101,6 +102,6 @@ def percent(share: float) -> str:
 
 
 def bar(share: float, columns: int) -> str:
-    """Return a bar of so many columns: ########............"""
+    """Return a bar of this many columns: ########............"""
     full = min(int(share * columns + 1e-9), columns)
     return "#" * full + "." * (columns - full)

@@ -129,13 +129,13 @@ def envelope(kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_json(content: Mapping[str, Any], indent: int | None = None) -> str:
-    """Return an object as JSON, without characters that turn or hide text."""
+    """Return an object as JSON, without characters that hide text or change its direction."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent)
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def no_open_task(ended: int) -> str:
-    """Return why a list of the tasks that wait or run is empty. ended: how many have ended."""
+    """Return why a list of waiting and running tasks is empty. ended: how many have ended."""
     return f"no task waits or runs; {ended:,} {'has' if ended == 1 else 'have'} ended"
 
 

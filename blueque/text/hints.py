@@ -16,8 +16,8 @@ Resources = Sequence[tuple[str, int]]
 def serve(queue: str, resources: Resources = (), has_handler: bool = False) -> str:
     """Return the command that starts a listener of the queue with these resources.
 
-    has_handler: blueque.toml or the environment names what runs its tasks; else the command has
-        a place for it.
+    has_handler: blueque.toml or the environment names what runs its tasks; else the command has a
+        placeholder.
     """
     named = without_keys(dict(resources))
     options = "".join(f" --resource {name}={amount(number)}" for name, number in named.items())
@@ -32,8 +32,9 @@ def serve(queue: str, resources: Resources = (), has_handler: bool = False) -> s
 
 
 def with_spool(serve: str, spool: str | None, host: str | None = None) -> str:
-    """Return the command of `serve` for a listener that adopts what another one has left in its
-    spool. spool: None: not known. host: a name that it had from --host; None: that of its machine.
+    """Return the command of `serve` for a listener that adopts what another one left in its spool.
+
+    spool: None: unknown. host: its name from --host; None: that of its machine.
     """
     options = "" if host is None else f" --host {shlex.quote(host)}"
     if spool is not None:
@@ -66,7 +67,7 @@ def of_schedule(verb: str, name: str) -> str:
 def prune_schedules(file: str | None = None) -> str:
     """Return the command that removes the schedules that a file no longer has.
 
-    file: that the command reads; None: the one that it finds by itself.
+    file: the file to read; None: the one that the command finds by itself.
     """
     named = f" --config {shlex.quote(file)}" if file is not None else ""
     return f"blueque schedule apply --prune{named}"
@@ -78,7 +79,7 @@ def resume_node(host: str) -> str:
 
 
 def amount(number: int) -> str:
-    """Return an amount of a resource, exactly: 2, 8GiB."""
+    """Return an exact amount of a resource: 2, 8GiB."""
     for unit, size in _UNITS:
         if number >= _BYTES and number % size == 0:
             return f"{number // size}{unit}"

@@ -1,5 +1,5 @@
-"""Read points in time that people write; without a zone they are local times, or those of a zone
-that the caller names.
+"""Parse points in time that people write. Without a zone they are local times, or in a zone of the
+caller.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ def parse_time(text: str, now: float, is_ahead: bool, zone: tzinfo | None = None
     """Return Unix seconds: `2026-11-22T16:20+01:00`, `2026-11-22 16:20:00 UTC`, `16:20`, `tomorrow
     08:00`.
 
-    is_ahead: a time of the day alone is the next one; else the last one. zone: of a time that names
-    none; None: the local one. Raises InvalidInput.
+    is_ahead: a time of day alone is the next one; else the last one.
+    zone: of a time that names none; None: the local one.
+    Raises InvalidInput.
     """
     words = text.strip()
     try:

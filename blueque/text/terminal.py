@@ -1,4 +1,4 @@
-"""Fit text to a terminal: names are cut, ids shortened, sentences wrapped. In a pipe, in a file and on
+"""Fit text to a terminal: names are cut, ids shortened, sentences wrapped. In a pipe, a file and on
 a page, every value is whole.
 """
 
@@ -109,7 +109,7 @@ def _is_path(word: str) -> bool:
 
 
 def cut(text: str, columns: int) -> str:
-    """Cut the text to so many columns, with a mark at the end."""
+    """Cut the text to this many columns, with a mark at the end."""
     if width(text) <= columns:
         return text
     mark, used, kept = _ellipsis(), 1, ""

@@ -1,4 +1,4 @@
-"""Say what a task is, in a few words: its title or key, or else its parameters without secrets."""
+"""Describe a task in a few words: its title or key, or else its parameters without secrets."""
 
 from __future__ import annotations
 
