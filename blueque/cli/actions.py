@@ -1,4 +1,4 @@
-"""Give an order to tasks: find them, ask, change one after the other, and print what became of each."""
+"""Give an order to tasks: find them, ask, change one after another, and print the results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PLACES = [Column("QUEUE", can_shrink=True), Column("STATE"), Column("TASKS", Tr
 
 
 class Outcome(NamedTuple):
-    """What became of a task. status: the new one. refusal: why the task was not changed."""
+    """The result for a task. status: the new one. refusal: why the task was not changed."""
 
     id: str
     queue: str | None
@@ -100,7 +100,7 @@ def named_or_selected(
     selection: Selection,
     usual: Sequence[str],
 ) -> Chosen:
-    """Return the tasks that ids name, or that options select, those that ended first at first.
+    """Return the tasks that ids name, or that options select, first ended first.
 
     usual: the states without --state. Ends the program if there are both ids and options, or neither.
     """
@@ -119,7 +119,7 @@ def give(
     manner: Manner,
     act: Callable[[Sequence[Task], Callable[[Task], str]], list[Outcome]] | None = None,
 ) -> tuple[list[Outcome], int]:
-    """Ask if that is needed, give the order to each task, and print what became of it.
+    """Ask if needed, give the order to each task, and print the results.
 
     Return the outcomes and the exit code: REFUSED if a task was refused, else that of `chosen`.
     act: gives the order and prints; None: `act_on`.
@@ -187,9 +187,9 @@ def act_on(
     note: str = "",
     going: str | None = None,
 ) -> list[Outcome]:
-    """Change each task, print what became of it unless `as_json`, and return all outcomes.
+    """Change each task, print the results unless `as_json`, and return all outcomes.
 
-    note: printed behind the status. going: a status that is not printed, as it will change.
+    note: printed after the status. going: a status that is not printed, because it will change.
     """
     outcomes = []
     for outcome in _act(tasks, action):
@@ -200,7 +200,7 @@ def act_on(
 
 
 def _act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outcome]:
-    """Change each task and yield what became of it. If an error ends this, say how far it got."""
+    """Change each task and yield the result. If an error ends this, print how far it got."""
     done = 0
     try:
         for task in tasks:
@@ -219,7 +219,7 @@ def _act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outco
 def finish(
     kind: str, outcomes: Sequence[Outcome], code: int, as_json: bool, **fields: object
 ) -> int:
-    """Print the outcomes as JSON if that is wanted; else they are printed already, if any.
+    """Print the outcomes as JSON if wanted; otherwise they are printed already.
 
     Return the exit code: REFUSED if a task was refused, else `code`.
     kind, fields: of the JSON.
@@ -239,7 +239,7 @@ def _foretell(
     code: int,
     as_json: bool,
 ) -> int:
-    """Print what would become of tasks, and return the exit code, as `finish`."""
+    """Print what would happen to tasks, and return the exit code, as `finish`."""
     for outcome in outcomes if not as_json else ():
         print_outcome(outcome)
     code = finish(order.kind, outcomes, code, as_json, dry_run=True)
@@ -251,7 +251,7 @@ def _foretell(
 
 
 def print_outcome(outcome: Outcome, note: str = "") -> None:
-    """Print what became of a task, and on standard error why it was refused."""
+    """Print the result for a task, and on standard error why it was refused."""
     if outcome.status is not None:
         state = printing.paint(outcome.status, outcome.status)
         more = f", {printing.clean(note)}" if note else ""

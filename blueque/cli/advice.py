@@ -1,4 +1,4 @@
-"""What a person means who types a word that the program does not know."""
+"""Suggestions for words that the program does not know."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def like(typed: str, known: Iterable[str]) -> str:
 
 
 def of_verb(words: Sequence[str], context: click.Context, others: Iterable[str] = ()) -> str:
-    """Return which command is meant by words that are none; empty if that is not clear.
+    """Return the command that was probably meant; empty if that is unclear.
 
-    context: of the program, or of the noun that the words follow. others: more words that are known.
+    context: of the program, or of the noun before the words. others: more known words.
     """
     root = context.find_root()
     noun = "" if context is root else context.info_name or ""
@@ -75,7 +75,7 @@ def _or(lines: Sequence[str]) -> str:
 
 
 def of_option(typed: str, context: click.Context | None) -> str:
-    """Return what is meant by an unknown option; empty if that is not clear."""
+    """Return the option that was probably meant; empty if that is unclear."""
     verb = context.info_name or "" if context is not None else ""
     if meant := OPTIONS.get(verb, {}).get(typed) or OPTIONS[""].get(typed):
         return meant
@@ -89,7 +89,7 @@ def of_option(typed: str, context: click.Context | None) -> str:
 
 
 def of_words(extra: str, context: click.Context) -> str:
-    """Return what to write in place of words that a command does not take."""
+    """Return what to write instead of words that a command does not take."""
     word, command = extra.partition(" ")[0], context.command
     if state := _state(word, command):
         return f"{word} is a state: --state {state}"

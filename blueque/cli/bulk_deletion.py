@@ -1,4 +1,4 @@
-"""Delete many tasks at once: what waits in queues, and what was kept too long."""
+"""Delete many tasks at once: those that wait in queues, and those that were kept too long."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def empty(
 def apply_retention(
     invocation: Invocation, patterns: Sequence[str], states: Sequence[str], manner: Manner
 ) -> int:
-    """Delete the finished tasks that their queues do not keep any longer; return the exit code."""
+    """Delete the finished tasks that their queues no longer keep; return the exit code."""
     from blueque.recovery.retention import Retention  # here: --help does without
 
     queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
@@ -120,7 +120,7 @@ def _tell_awaited(number: int) -> None:
 
 
 def _purge(client: Client, snapshot: Snapshot, is_forced: bool, by: str | None) -> int:
-    """Delete the tasks of the snapshot and return how many. If an error ends this, say how many."""
+    """Delete the tasks of the snapshot and return how many. If an error ends this, print how many."""
     done = 0
     try:
         for done in client.purge(snapshot, force=is_forced, by=by):  # noqa: B007  # how many so far

@@ -26,10 +26,10 @@ def require_consent(
     number: int | None = None,
     has_ids: bool = False,
 ) -> None:
-    """Go on only after a yes; any other answer, and no terminal to ask on, ends the program.
+    """Continue only after a yes; any other answer, and no terminal to ask on, ends the program.
 
     facts: what would happen, a sentence without capital and full stop. details: more lines.
-    number: of tasks that would be deleted for good; if it is large, it has to be typed.
+    number: of tasks that would be deleted for good; a large one must be typed.
     has_ids: standard input is the list of ids, not the answer.
     """
     if is_given:

@@ -29,7 +29,7 @@ _WITH_SECRETS = ("parameters", "context")  # keys of values whose secrets are hi
 
 
 def effective(invocation: Invocation) -> Iterator[Found]:
-    """Yield every value in effect, as blueque.toml has it, by its table and key. Ends the program if
+    """Yield every value in effect, as in blueque.toml, by its table and key. Ends the program if
     one is wrong.
     """
     sources = checked(invocation.config, list(VARIABLES))
@@ -51,9 +51,9 @@ def effective(invocation: Invocation) -> Iterator[Found]:
 
 
 def of_queue(invocation: Invocation, queue: str) -> Iterator[Found]:
-    """Yield what a listener without options would do with the tasks of a queue that say nothing
-    themselves, as blueque.toml has it. Ends the program if a value is wrong, or a module cannot be
-    imported.
+    """Yield the settings of a listener without options for tasks of a queue, as in blueque.toml.
+
+    Ends the program if a value is wrong, or a module cannot be imported.
     """
     config = invocation.config
     queue = config.aliases.get(require_queue_name(queue), queue)
@@ -78,7 +78,7 @@ def of_queue(invocation: Invocation, queue: str) -> Iterator[Found]:
 def _registered(
     importer: Importer, sources: Sources, queue: str, name: HandlerName, modules: Modules
 ) -> Registered | None:
-    """Return what runs the tasks of a queue, if it has registered itself and can be imported here."""
+    """Return what runs the tasks of a queue, if it comes from `blueque.handler` and can be imported here."""
     known = modules.handlers.get(queue)
     if name.run is None:
         return None
@@ -112,7 +112,7 @@ def _in_redis(invocation: Invocation, queue: str) -> Layer:
 
 
 def _named(invocation: Invocation, sources: Sources) -> Iterator[Found]:
-    """Yield what the tables with names say, as it stands in the file."""
+    """Yield the contents of the tables with names, as in the file."""
     config, hide = invocation.config, invocation.hider(False)
     has_handler = sources.has_handler_for_all()
     for table in NAMED:
@@ -134,5 +134,5 @@ def _leaves(
 
 
 def _without_dates(value: Any) -> Any:
-    """Return what JSON has for a value of TOML: a date or time is text."""
+    """Return a value of TOML as JSON: dates and times are text."""
     return value.isoformat() if isinstance(value, date | clock_time) else value

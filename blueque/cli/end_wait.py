@@ -65,10 +65,11 @@ def ends_of(
     seconds: float | None,
     as_json: bool,
 ) -> Callable[[Sequence[Task], Callable[[Task], str]], list[Outcome]] | None:
-    """Return what changes tasks as `act_on`, waits until all have ended, and returns what became of them.
+    """Return a function that changes tasks as `act_on`, waits until all have ended, and returns the
+    results.
 
-    going: the status of those that have not ended, such as cancelling. judge: returns what became
-        of a task; None: it has not ended yet. seconds: None: do not wait.
+    going: the status of those that have not ended, such as cancelling. judge: returns the result
+        for a task; None: it has not ended yet. seconds: None: do not wait.
     """
     if seconds is None:
         return None
@@ -78,7 +79,7 @@ def ends_of(
 
 
 def is_late(outcomes: Sequence[Outcome], going: str, seconds: float | None) -> bool:
-    """Tell whether some have not ended although they were waited for."""
+    """Return whether some have not ended although the program waited for them."""
     return seconds is not None and any(outcome.status == going for outcome in outcomes)
 
 
@@ -120,7 +121,7 @@ def _wait_for(
     seconds: float,
     judge: Callable[[Task], Outcome | None],
 ) -> Iterator[Outcome]:
-    """Yield what became of each task once it has ended."""
+    """Yield the result of each task once it has ended."""
     waiting, pause = list(ids), FIRST_PAUSE
     deadline = time.monotonic() + seconds
     while waiting:
@@ -136,7 +137,7 @@ def _wait_for(
 
 
 def _is_duration(word: str) -> bool:
-    """Tell whether a word is a duration. Ends the program if it may be the beginning of an id, too."""
+    """Return whether a word is a duration. Ends the program if it may also be the beginning of an id."""
     try:
         units.parse_duration(word)
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""Say how a task has ended, and what goes on after Ctrl-C."""
+"""Print how a task ended, and what continues after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MOST_OF_RESULT = 240  # columns of the line that ends with a result, without a t
 
 
 def tell_ending(task: Task, *, has_result: bool = False) -> None:
-    """Print how a task has ended; an error of several lines is indented.
+    """Print how a task ended; an error of several lines is indented.
 
-    has_result: a line shows the beginning of the result, too; blueque show has all of it.
+    has_result: also show the beginning of the result in a line; blueque show has all of it.
     """
     first, *others = _ending(task).split("\n")
     printing.talk(_with_result(first, task) if has_result else first)

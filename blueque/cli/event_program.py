@@ -19,9 +19,9 @@ from blueque.system.plain_files import replace, write_whole
 
 
 def call(program: Sequence[str], text: str) -> None:
-    """Run the program with the text of an event on its standard input, again and again until it ends with 0.
+    """Run the program with the text of an event on its standard input until it ends with 0.
 
-    What it prints goes to standard error. Ends this program if there is no such program.
+    Its output goes to standard error. Ends this program if there is no such program.
     """
     failures = 0
     while True:
@@ -39,15 +39,13 @@ def call(program: Sequence[str], text: str) -> None:
 
 
 class PlaceFile:
-    """A file with the place of the last event of each queue that was taken care of."""
+    """A file with the place of the last event of each queue that was handled."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def read(self, queues: Iterable[str]) -> dict[str, str]:
-        """Return the places of those queues that the file names. Ends the program if it is not one
-        of ours.
-        """
+        """Return the places of the queues in the file. Ends the program if the file is not ours."""
         try:
             with open(self._path, encoding="utf-8") as file:
                 found = json.load(file)

@@ -1,5 +1,5 @@
-"""How a program ends: every error becomes an exit code and at most three lines, which say what
-happened and what to do.
+"""How a program ends: every error becomes an exit code and at most three lines, with what happened
+and what to do.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ _REFUSALS: dict[str, tuple[int, str]] = {
 
 
 def run(command: click.Command, program: str) -> NoReturn:
-    """Run a click command as the program of that name, and exit.
+    """Run a click command as the program with this name, and exit.
 
-    What the command returns is the exit code, None being 0.
+    The return value of the command is the exit code; None means 0.
     """
     signals.keep_ended_children()
     # None if the parent process has closed it
@@ -95,7 +95,7 @@ def run(command: click.Command, program: str) -> NoReturn:
 def explain(error: BluequeError, origin: str) -> Failure:
     """Return the failure with which an error ends the program.
 
-    origin: a sentence that says where the address of Redis came from.
+    origin: a sentence about the source of the address of Redis.
     """
     if isinstance(error, BatchFailed) and isinstance(error.__cause__, BluequeError):
         why = explain(error.__cause__, origin)
@@ -203,7 +203,7 @@ def _sentence(error: click.ClickException) -> str:
 
 
 def _of_words(error: click.ClickException) -> str:
-    """Return the message of an error about words that are no options; of others as it is."""
+    """Return the message of an error about words that are no options; of others, unchanged."""
     from blueque.cli.advice import of_words  # here: for a mistake only
 
     message, context = error.format_message(), getattr(error, "ctx", None)
@@ -214,7 +214,7 @@ def _of_words(error: click.ClickException) -> str:
 
 
 def _near(error: click.NoSuchOption) -> list[str]:
-    """Return the options that are meant, probably: click counts the dashes as letters in common."""
+    """Return the options that were probably meant: click counts the dashes as letters in common."""
     from difflib import SequenceMatcher  # here: hardly ever needed
 
     name = error.option_name.lstrip("-")

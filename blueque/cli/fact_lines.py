@@ -33,5 +33,5 @@ def print_fact(label: str, value: str) -> None:
 
 
 def _is_path_too_long(line: str, room: int | None) -> bool:
-    """Tell whether a line is a path that does not fit beside its label: `lines` cuts none."""
+    """Return whether a line is a path that does not fit beside its label: `lines` cuts none."""
     return room is not None and printing.width(line) > room

@@ -45,7 +45,7 @@ class _Side(NamedTuple):
 
 
 def lines(graph: Graph) -> list[str]:
-    """Return what a task waits for, the task itself, and what waits for it: MOST_LINES at most."""
+    """Return what a task waits for, the task itself, and what waits for it: at most MOST_LINES."""
     above, below = _above(graph), _below(graph)
     room = MOST_LINES - 3
     # Both get half of the lines, and what the other one leaves.
@@ -163,7 +163,7 @@ def _line(
 
 
 def _remarks(condition: str, state: str) -> list[str]:
-    """Return what a condition says besides the state of the other task."""
+    """Return the parts of a condition besides the state of the other task."""
     if is_marked(condition):
         known = condition[1:]
         words = "no longer needed" if condition == DROPPED else f"was {known}"

@@ -31,7 +31,7 @@ _OF_BAD = ("id", "what", "queue", "state", "for", "error")
 def print_groups(
     found: Sequence[GroupSeen], now: float, feeds: Sequence[Mapping[str, str]] = ()
 ) -> None:
-    """Print groups and feeds, and when the last tasks came of those that are making."""
+    """Print groups and feeds, and when the last task of an incomplete workflow was added."""
     rows = [_row(seen, now) for seen in found] + [_row_of_feed(record, now) for record in feeds]
     printing.print_table(_COLUMNS, rows)
     for seen in found:
@@ -94,7 +94,7 @@ def remarks(seen: GroupSeen, can_run: bool, now: float, is_utc: bool) -> Iterato
 
 
 def is_kept(seen: GroupSeen, now: float) -> bool:
-    """Tell whether the results of a group are kept until they are collected."""
+    """Return whether the results of a group are kept until they are collected."""
     hold, collected = seen.record.get("hold"), seen.record.get("collected")
     return is_held(
         None if hold is None else str(hold), None if collected is None else str(collected), now

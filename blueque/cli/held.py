@@ -1,4 +1,4 @@
-"""Say which tasks hold up those that are waited for."""
+"""Print which tasks hold up those that the program waits for."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MOST_NAMED = 3  # that get a line each
 
 
 class Held:
-    """Says once of each blocked task which tasks hold it up."""
+    """Prints once for each blocked task which tasks hold it up."""
 
     def __init__(self, inspector: Inspector) -> None:
         self._inspector = inspector
         self._told: set[str] = set()
 
     def tell(self, ids: Sequence[str]) -> None:
-        """Say of those that were not told of, which tasks hold them."""
+        """Print which tasks hold up those that were not mentioned yet."""
         self._tell(self._inspector.broken([task for task in ids if task not in self._told][:MOST]))
 
     def tell_in(self, queues: Sequence[str]) -> None:

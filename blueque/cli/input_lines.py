@@ -50,7 +50,7 @@ class Lines:
             raise click.UsageError("--lines takes @FILE, or - for standard input")
 
     def values(self) -> Iterator[Any]:
-        """Yield the parameters, of a file only if all are valid; FLUSH: send what was yielded."""
+        """Yield the parameters, those of a file only if all are valid; FLUSH: send what was yielded."""
         if self._source == "-":
             return self._values(_arriving(sys.stdin.buffer))
         lines = _FileLines(self._source)
@@ -114,7 +114,7 @@ class _FileLines:
 
 
 def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
-    """Print the ids of each batch. If an error ends this, say how far it got."""
+    """Print the ids of each batch. If an error ends this, print how far it got."""
     progress = Progress(has_keys)
     try:
         for ids in batches:

@@ -181,9 +181,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
 
 
 def _variables_of(payloads: Payloads | None) -> dict[str, str]:
-    """Return the variables that say how payloads are stored. Ends the program if the keys cannot be
-    read.
-    """
+    """Return the variables for how payloads are stored. Ends the program if the keys cannot be read."""
     try:
         return {} if payloads is None else payloads.variables()
     except (InvalidInput, NotInstalled) as error:
@@ -196,7 +194,7 @@ def _of_queues(
     farther: Resolver,
     registered: Mapping[str, Registered],
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings of the tasks of each queue, and remarks on what handlers say of them."""
+    """Return the settings of the tasks of each queue, and remarks on what handlers set for them."""
     of_queues, remarks = {}, []
     for queue, its in nearer.items():
         handler = registered.get(queue)
@@ -207,7 +205,7 @@ def _of_queues(
 
 
 def of_listener(settings: Resolver, path: str | None) -> dict[str, Any]:
-    """Return what the listener has once, by key. Ends the program if its times do not fit.
+    """Return the settings of the listener itself, by key. Ends the program if its times do not fit.
 
     path: of blueque.toml.
     """
@@ -248,7 +246,7 @@ class Importer(NamedTuple):
         return discover(modules, self.task_url, self._prepare)
 
     def look_at(self, name: HandlerName) -> Registered | None:
-        """Return the callable if it has registered itself; else None. Raises InvalidInput."""
+        """Return the callable if it comes from `blueque.handler`; else None. Raises InvalidInput."""
         from blueque.node.handler_check import find  # here: --help does without
 
         return find(name, self.task_url, self._prepare)

@@ -1,5 +1,5 @@
-"""The handlers of a listener: those that options and blueque.toml name, and those that register
-themselves in modules.
+"""The handlers of a listener: those that options and blueque.toml name, and those of
+`blueque.handler` in modules.
 """
 
 from __future__ import annotations
@@ -119,10 +119,11 @@ def registered_among(
     known: Mapping[str, Registered],
     look: Callable[[HandlerName], Registered | None],
 ) -> dict[str, Registered]:
-    """Return the callables that have registered themselves, by the queue whose tasks they run here.
-    Ends the program if one of all cannot be a handler.
+    """Return the callables from `blueque.handler`, by the queue whose tasks they run here.
 
-    known: those of modules, which need no look. look: imports a callable. Raises InvalidInput.
+    Ends the program if any callable cannot be a handler.
+    known: those of modules, which are not imported again. look: imports a callable. Raises
+        InvalidInput.
     """
     from blueque.node.choices import kinds  # here: --help does without
 
@@ -142,8 +143,8 @@ def registered_among(
 
 
 def decorated(config: Config, queue: str, handler: Registered | None) -> Layer:
-    """Return what a handler says of the tasks of a queue: nothing, unless it is the handler of this
-    queue.
+    """Return what a handler sets for the tasks of a queue: nothing, unless it is the handler of
+    this queue.
     """
     if handler is None or queue not in _queues_of(config, handler):
         return Layer("handler", {})
@@ -152,9 +153,9 @@ def decorated(config: Config, queue: str, handler: Registered | None) -> Layer:
 
 
 def remarks_on(config: Config, queue: str, handler: Registered, nearer: Resolver) -> list[str]:
-    """Return in sentences what the decorator of a handler says that does not count.
+    """Return in sentences which settings in the decorator of a handler have no effect.
 
-    nearer: what goes before it.
+    nearer: what takes precedence.
     """
     unused: dict[str, list[str]] = {}
     for key in sorted(_said_by(handler)):

@@ -1,4 +1,4 @@
-"""The queues of a listener: which it takes from, and what holds for the tasks of each."""
+"""The queues of a listener, and the settings for the tasks of each."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def chosen_among(
 
 
 def of_queue(nearer: Resolver, farther: Resolver) -> list[Any]:
-    """Return what is asked for the tasks of a queue, as `OfQueue`.
+    """Return the settings for the tasks of a queue, as `OfQueue`.
 
-    nearer, farther: what goes before the settings of the queue in Redis, and what comes after them.
+    nearer, farther: those before and after the settings of the queue in Redis.
     """
     near = {key: found.value for key in _TEXTS if (found := nearer.given(key)) is not None}
     far = {key: farther.get(key) for key in _TEXTS}
@@ -75,12 +75,12 @@ def of_queue(nearer: Resolver, farther: Resolver) -> list[Any]:
 
 
 def cwd_of(settings: Resolver) -> WorkingDirectory:
-    """Return where the tasks of a queue work."""
+    """Return the working directory of the tasks of a queue."""
     return WorkingDirectory(*(settings.get(key) for key in WorkingDirectory._fields))
 
 
 def reuse_of(settings: Resolver) -> tuple[int | None, float | None]:
-    """Return how many tasks a process takes, and for how long; None: it is not said."""
+    """Return how many tasks a process takes, and for how long; None: not set."""
     tasks, seconds = settings.given("reuse"), settings.given("reuse_for")
     return tasks and tasks.value, seconds and seconds.value
 

@@ -44,9 +44,7 @@ def from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
 
 
 def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
-    """Return the number of the attempt, default the last one, and the host and directory of its
-    files.
-    """
+    """Return the number of the attempt (default: the last one), and the host and directory of its files."""
     known: dict[int, tuple[str, str]] = {}
     for text in (task.files, task.last_files):
         host, _, path = (text or "").partition(":")
@@ -70,7 +68,7 @@ def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
 
 
 def _is_here(task: Task, host: str) -> bool:
-    """Tell whether the files of a listener of that host are on this machine."""
+    """Return whether the files of a listener of that host are on this machine."""
     node_host = (task.node or "").rpartition("_")[0]
     return (host == node_host and process.shares_pids(task.fields)) or hosts.has_been_this_machine(
         host

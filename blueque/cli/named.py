@@ -49,9 +49,7 @@ pattern_option = click.option(
 
 
 def queue_named(name: str) -> str:
-    """Return the name of a queue that a command line names by it, or by an alias of blueque.toml.
-    Raises InvalidInput.
-    """
+    """Return the name of a queue for a name or an alias of blueque.toml. Raises InvalidInput."""
     invocation = click.get_current_context().ensure_object(Invocation)
     return invocation.config.aliases.get(require_queue_name(name), name)
 
@@ -92,7 +90,7 @@ def queues_to_be(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 
 def no_group(inspector: Inspector, name: str) -> Failure:
-    """Return what ends the program if there is no group with this name: it names a similar one."""
+    """Return the failure for a missing group, with a similar name."""
     meant = like(name, inspector.group_names())
     return Failure(
         MISSING, f"no group {name!r}{meant and f'.{meant}'}", "See them: blueque group ls"

@@ -99,8 +99,8 @@ WITH_SHORT_HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class _SharedOption(click.Option):
-    """An option of a program and all its verbs. Only the help of the program explains it, but for
-    --json, which the help of each verb that prints JSON has.
+    """An option of a program and all its verbs. Only the help of the program explains it; --json is
+    also in the help of each verb that prints JSON.
     """
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
@@ -200,8 +200,9 @@ _options_of_verbs = together(
 
 
 def shared_options(command: Decorated) -> Decorated:
-    """Add the options that every verb of `blueque` takes, before and after its name. Their values
-    are in its first argument, an Invocation.
+    """Add the options of every verb of `blueque`, before and after its name.
+
+    Their values are in its first argument, an Invocation.
     """
     taking: Any = pass_invocation(command)
     return together(_json_option, _options_of_verbs)(taking)

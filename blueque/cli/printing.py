@@ -60,7 +60,7 @@ _COMFORTABLE = 16  # as far as a column shrinks before the spaces between the ot
 class Column(NamedTuple):
     """A column of a table.
 
-    yields: it shrinks before the others do. is_name: it has what people know the row by, and shrinks
+    yields: it shrinks before the others. is_name: it identifies the row for people, and shrinks
         after the others.
     """
 
@@ -116,7 +116,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
 
 
 def print_wrapped(text: str, before: str = "") -> None:
-    """Print a sentence behind `before`, on a terminal wrapped and indented."""
+    """Print a sentence after `before`, on a terminal wrapped and indented."""
     if is_terminal():
         text = f"\n{' ' * width(before)}".join(wrapped(text, terminal_width() - width(before)))
     click.echo(f"{before}{text}")
@@ -138,8 +138,7 @@ def json_line(content: Mapping[str, Any]) -> str:
 
 
 def paint(text: str, word: str, **style: Any) -> str:
-    """Return the text in the colour of a state, unless NO_COLOR is set; click.echo removes it in a
-    pipe.
+    """Return the text in the colour of a state, unless NO_COLOR is set; click.echo removes it in a pipe.
 
     --color and FORCE_COLOR overrule that: see options.color_option.
     """

@@ -51,7 +51,7 @@ def _advice(client: Client, name: str) -> str:
 
 
 def row(seen: ScheduleSeen, recent: Sequence[Occurrence], is_utc: bool) -> list[str]:
-    """Return the cells of a recurring task. recent: the newest first."""
+    """Return the cells of a recurring task. recent: newest first."""
     rule = rule_of(seen)
     shown = "-" if rule is None else rule.cron or rule.text()
     return [

@@ -1,4 +1,4 @@
-"""Say what a requeue cannot do, and for what the tasks wait then: of tasks, and of a group."""
+"""Print what a requeue cannot do, and what the tasks then wait for: for tasks, and for a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def say_what_is_gone(name: str, gone: int) -> None:
 def say_what_they_wait_for(
     inspector: Inspector, tasks: Sequence[Task], outcomes: Sequence[Outcome]
 ) -> None:
-    """Say what has changed for tasks that wait for others; of the first ones only."""
+    """Print what has changed for tasks that wait for others; only for the first ones."""
     done = {outcome.id: outcome.status for outcome in outcomes if outcome.refusal is None}
     told = [task for task in tasks if task.id in done and task.after is not None]
     for task in told[:MOST_NAMES]:

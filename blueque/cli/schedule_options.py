@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def _kept(read: Callable[[str], object]) -> Value:
-    """Return the type of a text that is read later, when the zone of the schedule is known. What is
-    no time in any zone is refused at once.
+    """Return the type of a text that is read later, when the zone of the schedule is known.
+
+    A text that is no time in any zone is refused at once.
     """
 
     def keep(text: str) -> str:
@@ -33,17 +34,18 @@ _TEXT_TO_COME = _kept(functools.partial(read_time, is_ahead=True))
 
 
 def past(text: str, now: float, zone: tzinfo | None) -> float:
-    """Return Unix seconds of a past time or an age that PAST_TEXT has accepted. zone: of a time that names
-    none; None: the local one.
+    """Return Unix seconds of a past time or an age that PAST_TEXT has accepted.
+
+    zone: of a time that names none; None: the local one.
     """
     is_age, seconds = read_moment(text)
     return now - seconds if is_age else _seconds(text, zone, is_ahead=False)
 
 
 def with_bounds(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with `start` and `until` in Unix seconds. A time without a zone is one of the zone
-    of the rule; with `every`, it is a local time.
+    """Return options with `start` and `until` in Unix seconds.
 
+    A time without a zone is in the zone of the rule; with `every`, it is a local time.
     Raises InvalidInput for an unknown zone.
     """
     found = {key: value for key, value in options.items() if key in ("start", "until")}

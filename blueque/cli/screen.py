@@ -25,7 +25,7 @@ _QUITS = (b"q", b"Q", b"\x04", b"")  # the last: the terminal is closed
 
 
 class Screen:
-    """The terminal of this process; it is also restored when a signal stops or ends the process."""
+    """The terminal of this process, which is restored even when a signal stops or ends the process."""
 
     def __enter__(self) -> Screen:
         self._output = sys.stdout  # it is redirected while a page is made

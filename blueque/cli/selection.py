@@ -61,7 +61,7 @@ _OPTIONS = {
 
 
 def selection_of(*names: str) -> Callable[[Decorated], Decorated]:
-    """Return what adds these of the options, as the parameter `selection`."""
+    """Return a decorator that adds these options, as the parameter `selection`."""
 
     def add(command: Decorated) -> Decorated:
         @functools.wraps(command)
@@ -87,8 +87,9 @@ def selected(
     selection: Selection,
     is_oldest_first: bool = False,
 ) -> tuple[list[Task], int]:
-    """Return the tasks in these queues and states that are selected, and an exit code: ATTENTION if
-    there are more, or may be: it takes at most MOST.
+    """Return the selected tasks in these queues and states, and an exit code.
+
+    ATTENTION: there may be more, because it takes at most MOST.
     """
     queues = queues_matching(inspector.queues(), patterns)
     require_groups(inspector, selection.group)
@@ -110,7 +111,7 @@ def selected(
 def require_one_way(
     ids: Sequence[str], patterns: Sequence[str], states: Sequence[str], selection: Selection
 ) -> bool:
-    """Tell whether options select the tasks, and not ids. Ends the program if both do, or neither."""
+    """Return whether options select the tasks, and not ids. Ends the program if both do, or neither."""
     if ids and (patterns or states or selection.is_any):
         raise click.UsageError("name the tasks by ID, or select them by options, not both")
     if not ids and not patterns and not selection.is_any:
@@ -122,7 +123,7 @@ def require_one_way(
 
 
 def is_of_groups(patterns: Sequence[str], selection: Selection) -> bool:
-    """Tell whether options name groups, and nothing else."""
+    """Return whether options name groups, and nothing else."""
     is_alone = selection == Selection(group=selection.group) and not patterns
     return bool(selection.group) and is_alone
 

@@ -56,7 +56,7 @@ def option_of(setting: Setting, has_default: bool = True) -> Callable[[Decorated
 
 
 def sources_of(context: click.Context, config: Config, table: str) -> Sources:
-    """Return what options, variables and blueque.toml say. Ends the program if one is wrong."""
+    """Return the values of options, variables and blueque.toml. Ends the program if one is wrong."""
     options = {key: context.params[key] for key in rows(table)}
     given = {key: value for key, value in options.items() if value is not None}
     flags = {key: rows(table)[key].flags[-1] for key in given}
@@ -70,8 +70,9 @@ def sources_of(context: click.Context, config: Config, table: str) -> Sources:
 def checked(
     config: Config, tables: Sequence[str], options: Mapping[str, Any] = MappingProxyType({})
 ) -> Sources:
-    """Return what options, the variables of these tables and blueque.toml say. Ends the program if a
-    variable is wrong.
+    """Return the values of options, of the variables of these tables, and of blueque.toml.
+
+    Ends the program if a variable is wrong.
     """
     try:
         return Sources(config, options, tables)

@@ -14,7 +14,7 @@ _OF_MAX_RUNNING = ("concurrency", "max_concurrency", "limit", "max_tasks", "para
 def given_settings(words: Sequence[str]) -> dict[str, Any]:
     """Return the values of words such as time_limit=2h or max-running=8; None: NAME= removes it.
 
-    Ends the program if a word is none.
+    Ends the program if a word is not one of these.
     """
     found: dict[str, Any] = {}
     for word in words:
@@ -31,7 +31,7 @@ def given_settings(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Return what blueque.toml, or JSON, has for the text of a value; else it is text."""
+    """Return the value of a text in TOML or JSON; other text stays text."""
     import tomllib  # here: for this verb only
 
     for load in (json.loads, lambda value: tomllib.loads(f"value = {value}")["value"]):

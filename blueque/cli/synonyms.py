@@ -1,6 +1,6 @@
-"""What people type who know another program, and the command that does it here.
+"""Words that users of other programs type, and the command that does the same here.
 
-A key is what stands behind `blueque`: a word, two words, or a noun and a word.
+A key is what follows `blueque`: a word, two words, or a noun and a word.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def note(task: Task, now: float) -> str:
 
 
 def contents_for(names: Sequence[str]) -> list[str]:
-    """Return what `Inspector.with_contents` has to read for the columns of these names."""
+    """Return the fields that `Inspector.with_contents` must read for these columns."""
     return [field for name in names for field in _CONTENTS.get(name, ())]
 
 
@@ -82,7 +82,7 @@ def _parameters(hide: Hide) -> TaskColumn:
 
 
 def left(nodes: Iterable[Node]) -> TaskColumn:
-    """Return the column LEFT. nodes: those of them that are not heard may run their tasks no more."""
+    """Return the column LEFT. nodes: the tasks of those that are not heard may no longer run."""
     listeners = {(node.queue, node.id): node for node in nodes}
 
     def of(task: Task, now: float) -> tuple[float | None, str | None]:
@@ -258,7 +258,7 @@ def name_of(parent: str) -> str:
 
 
 def explained(column: TaskColumn, found: Mapping[str, Start]) -> TaskColumn:
-    """Return the column REASON or START with what was found; other columns as they are."""
+    """Return the column REASON or START with the findings; other columns unchanged."""
     title = column.column.title
     if title not in ("REASON", "START"):
         return column

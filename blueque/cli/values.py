@@ -20,7 +20,7 @@ DECADE = 10 * 365 * 86400.0  # a larger number is a time, not an age
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """What a function reads from the text. The InvalidInput that it raises is the user's mistake."""
+    """A value that a function reads from text. Its InvalidInput is the user's mistake."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name, self._read = name, read

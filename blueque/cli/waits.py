@@ -1,5 +1,5 @@
-"""The options --after, --after-any, --after-not-ok, --broken and --results: what a task waits for; and
---group.
+"""The options --after, --after-any, --after-not-ok, --broken and --results: what a task waits for;
+and --group.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def waits(inspector: Inspector, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_group(client: Client, options: Mapping[str, Any]) -> None:
-    """Open the group that new tasks join, if they join one. But not if a task or a group is missing
-    for which they wait: none of them is made then.
+    """Open the group that new tasks join, if any.
 
-    options: as `waits` returns them.
+    It is not opened if a task or a group to wait for is missing: no task is made then. options: as
+    `waits` returns them.
     """
     group, waited = options.get("group"), [*conditions_of(options.get("after"))]
     if group is not None and first_missing(client.connections, waited) is None:
@@ -77,8 +77,10 @@ def open_group(client: Client, options: Mapping[str, Any]) -> None:
 
 
 def proved(values: Iterator[Any], group: str) -> Iterator[Any]:
-    """Return the parameters of new tasks, once the first of them has proved to be good: their group
-    is opened then, and not before. Ends the program if there are none.
+    """Return the parameters of new tasks, once the first of them is valid: only then is their group
+    opened.
+
+    Ends the program if there are none.
     """
     first = [*islice((value for value in values if value is not FLUSH), 1)]
     if not first:

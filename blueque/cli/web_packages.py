@@ -1,4 +1,4 @@
-"""The packages that the page needs, and that Blueque is also installed without."""
+"""The packages that the page needs, which are optional for Blueque."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a request says of itself: who looks, from where, and whether a page of ours has sent it.
+"""The facts about a request: its viewer, its address, and whether one of our pages has sent it.
 
-Each function gets the ASGI scope of a request; nothing here talks to Redis.
+Each function takes the ASGI scope of a request; nothing here talks to Redis.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Scope = Mapping[str, Any]
 
 
 class Viewer(NamedTuple):
-    """Who looks at the page. role: viewer, who reads, or operator, who may act, too.
+    """A viewer of the page. role: viewer, who only reads, or operator, who may also act.
 
     is_program: the request has a secret that no browser sends by itself, such as a bearer token.
     """
@@ -37,13 +37,13 @@ class Viewer(NamedTuple):
 
 
 def header(scope: Scope, name: str) -> str | None:
-    """Return a header; None: it is not there, or more than once."""
+    """Return a header; None: it is missing, or repeated."""
     found = [value for key, value in scope["headers"] if key == name.encode()]
     return found[0].decode("latin-1") if len(found) == 1 else None
 
 
 def path_of(scope: Scope) -> str:
-    """Return the path of a request below the place where the application is."""
+    """Return the path of a request below the root of the application."""
     path, root = str(scope["path"]), scope.get("root_path", "").rstrip("/")
     is_below = root and (path == root or path.startswith(f"{root}/"))
     return path.removeprefix(root) or "/" if is_below else path
@@ -65,7 +65,7 @@ def cookies_of(scope: Scope) -> dict[str, str]:
 
 
 def client_of(scope: Scope) -> str:
-    """Return the address from which a request comes; a Unix socket has none."""
+    """Return the address from which a request comes; empty for a Unix socket."""
     client = scope.get("client")
     return client[0] if client else ""
 
@@ -75,9 +75,7 @@ def is_secure(scope: Scope) -> bool:
 
 
 def is_host_known(scope: Scope, names: Collection[str]) -> bool:
-    """Return whether the request names a host of ours, or an address. It keeps foreign names from
-    reaching us by DNS.
-    """
+    """Return whether the request names a host of ours, or an address. This stops DNS rebinding."""
     host = _host_in(f"//{header(scope, 'host') or ''}")
     return host is not None and (host in names or host in _LOOPBACK or _is_address(host))
 
@@ -85,7 +83,7 @@ def is_host_known(scope: Scope, names: Collection[str]) -> bool:
 def is_own(scope: Scope, viewer: Viewer | None) -> bool:
     """Return whether a request that changes something comes from a page of ours, or from a program.
 
-    Browsers say where a request comes from in Sec-Fetch-Site, or at least in Origin.
+    Browsers name the origin of a request in Sec-Fetch-Site, or at least in Origin.
     """
     if viewer is not None and viewer.is_program:
         return True

@@ -1,4 +1,4 @@
-"""Text that a program has printed for a terminal, as HTML: colours become classes, all else is text."""
+"""Terminal output of a program as HTML: colours become classes, everything else is text."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _OTHERS = re.compile(
 def html(line: str) -> Markup:
     """Return a line as HTML: its text, escaped, with classes for colours, bold and underlined text.
 
-    What a carriage return has overwritten is left out, and so are all sequences but those of
-    colours. A line that is too long is cut.
+    Text that a carriage return has overwritten, and all sequences but those of colours, are left
+    out. A line that is too long is cut.
     """
     line = line.rstrip("\r\n").rpartition("\r")[2]
     if line.isprintable() and len(line) <= LONGEST:

@@ -1,7 +1,6 @@
 """The objects of `--json` over HTTP, for programs: /api/v1/status is that of `blueque status --json`.
 
-What can be selected is in the query, by the names that the pages use: /api/v1/tasks takes the query
-of /tasks.
+The query selects as on the pages: /api/v1/tasks takes the query of /tasks.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ async def answered(
 
 
 def wants_json(request: Request) -> bool:
-    """Return whether a program has sent a request, and wants an object."""
+    """Return whether a program has sent a request and expects an object."""
     return "application/json" in request.headers.get("accept", "")
 
 

@@ -33,10 +33,10 @@ STATIC: list[str | tuple[str, str]] = [("blueque.web", "static"), ("blueque.repo
 def create_app(
     client: Client, *, authorize: Authorize | None = None, site: Site | None = None
 ) -> Starlette:
-    """Return the page as an ASGI application, also to be mounted in another one.
+    """Return the page as an ASGI application, which can be mounted in another one.
 
-    authorize: gets the ASGI scope of a request and returns the `Viewer`, or None if there is none.
-        Without it everybody who reaches the application may look, and nobody may act.
+    authorize: takes the ASGI scope of a request and returns the `Viewer`, or None to refuse it.
+        Default: every visitor may look, and none may act.
     site: how the page looks and what it serves.
     """
     site = site or Site(address=hide_password(client.url or "Redis"))
@@ -66,7 +66,7 @@ def create_app(
 
 
 def _changes(shared: Shared) -> list[Route]:
-    """Return what changes something, and the questions before it: a read-only page has none of it."""
+    """Return the routes that change something, and their questions. A read-only page has none of them."""
     return [
         Route("/acts/{verb}", Orders(shared).answer, methods=["POST", "GET"]),
         *Controls(shared).routes(),

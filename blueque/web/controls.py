@@ -1,5 +1,5 @@
 """Orders for queues, hosts and recurring tasks, which can be undone and need no question; for whole
-groups, with one; and those that only ask.
+groups, with a question; and orders that only ask.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Controls:
         ]
 
     async def look(self, request: Request) -> Response:
-        """Begin a look at every key, and lead back to the page. A program gets what it has found."""
+        """Start a scan of every key, and redirect to the page. A program gets the findings."""
         visit = self._shared.visit(request)
         answer = await self._shared.guarded(visit, _look)
         if not wants_json(request) or answer.status_code != 303:
@@ -140,7 +140,7 @@ class Controls:
         return await answered(self._shared, visit, "doctor", doctor_of)
 
     async def answer(self, request: Request) -> Response:
-        """Give the order of a form, and lead back to the page."""
+        """Give the order of a form, and redirect to the page."""
         visit = self._shared.visit(request)
         form = await form_of(request)
         kind, verb = request.path_params["kind"], request.path_params["verb"]

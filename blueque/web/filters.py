@@ -1,4 +1,4 @@
-"""The form that selects tasks: from the query of an address, and to the command that does the same."""
+"""The form that selects tasks: from the query of an address, and to the equivalent command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MANY = {
 
 
 class Filter(NamedTuple):
-    """What a viewer has asked for. mistake: what is wrong with it, in a sentence."""
+    """The selection of a viewer. mistake: what is wrong with it, in a sentence."""
 
     queue: str
     states: Sequence[str]
@@ -44,7 +44,7 @@ class Filter(NamedTuple):
 
 
 def filter_of(visit: Visit) -> Filter:
-    """Return what the query of a visit asks for."""
+    """Return the selection in the query of a visit."""
     queue, node = visit.one("queue").strip(), visit.one("node").strip()
     states = tuple(state for state in visit.query.get("state", ()) if state in STATUSES)
     limit = visit.number("limit", LIMITS[0], 1, LIMITS[-1])
@@ -90,7 +90,7 @@ def command_of(visit: Visit, verb: str = "ls", among: Collection[str] = STATUSES
 
 
 def times_of(visit: Visit) -> tuple[float | None, float | None, str]:
-    """Return the times between which a visit asks for events, and what is wrong with them."""
+    """Return the times between which a visit wants events, and what is wrong with them."""
     mistakes: list[str] = []
     since, until = (_time(visit, name, mistakes) for name in ("since", "until"))
 
@@ -101,7 +101,7 @@ def times_of(visit: Visit) -> tuple[float | None, float | None, str]:
 
 
 def _time(visit: Visit, name: str, mistakes: list[str]) -> tuple[bool, float] | None:
-    """Return an age, or a time in the zone of the viewer, as a Selection has it."""
+    """Return an age, or a time in the zone of the viewer, in the form of a Selection."""
     text = visit.one(name).strip()
     if not text:
         return None

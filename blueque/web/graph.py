@@ -75,7 +75,7 @@ def _made(graph: Graph, visit: Visit) -> dict[str, tuple[int, float, str]]:
 
 
 def _levels(tasks: set[str], edges: set[tuple[str, str]]) -> dict[str, int]:
-    """Return on which level each task is: one more than the last of those for which it waits."""
+    """Return the level of each task: one more than the last of those that it waits for."""
     waits: dict[str, list[str]] = {task: [] for task in tasks}
     for parent, task in edges:
         if parent in tasks and task in tasks:
@@ -98,8 +98,10 @@ def _places(
     edges: set[tuple[str, str]],
     made: Mapping[str, tuple[int, float, str]],
 ) -> dict[str, tuple[int, int]]:
-    """Return where each task is drawn, in pixels: beside the middle of those for which it waits, so that
-    few lines cross. The states of tasks do not matter, so that none moves when its state changes.
+    """Return where each task is drawn, in pixels: beside the middle of those that it waits for, so
+    that few lines cross.
+
+    The states of tasks do not matter, so no task moves when its state changes.
     """
     parents: dict[str, list[str]] = {task: [] for task in levels}
     for parent, task in edges:

@@ -1,5 +1,5 @@
-"""What each request passes first: the host it names, who sends it, and from where; and the headers of
-each answer.
+"""The checks of each request: the host it names, its viewer and its origin; and the headers of each
+answer.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ HEADERS = {
 
 
 class Guard:
-    """Middleware that lets a request pass if its host is known, its viewer may come in, and, if it
-    changes something, it comes from a page of ours. The viewer is in `scope["viewer"]`.
+    """Middleware that lets a request pass if its host is known and its viewer is allowed.
+
+    A request that changes something must come from a page of ours. The viewer is in
+    `scope["viewer"]`.
     """
 
     def __init__(self, app: ASGIApp, site: Site, authorize: Authorize) -> None:
@@ -99,7 +101,7 @@ class Guard:
 
 
 def framing(origins: Sequence[str]) -> dict[str, str]:
-    """Return the headers that say whose pages may show this one in a frame."""
+    """Return the headers that say which sites may show this page in a frame."""
     if not origins:
         return {"Content-Security-Policy": f"{POLICY}'none'", "X-Frame-Options": "DENY"}
     return {"Content-Security-Policy": f"{POLICY}'self' {' '.join(origins)}"}

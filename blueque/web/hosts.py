@@ -25,8 +25,9 @@ TROUBLE = {"dead", "silent", "gone"}
 
 
 class Host(NamedTuple):
-    """A host and what its listeners did. seen: seconds since its last beat. share: of the time in
-    which its listeners ran something; None: it is not known.
+    """A host and what its listeners did. seen: seconds since its last beat.
+
+    share: of the time in which its listeners ran something; None: unknown.
     """
 
     name: str
@@ -53,8 +54,9 @@ class Strip(NamedTuple):
 def strip(
     nodes: Iterable[Node], found: Timeline, visit: Visit, most: int, first: int = 0, height: int = 7
 ) -> Strip:
-    """Return hosts that have listeners, or have run something, with pictures of what ran. height: of a
-    lane, in pixels.
+    """Return hosts that have listeners, or have run something, with pictures of what ran.
+
+    height: of a lane, in pixels.
     """
     look = look_of(found.since, found.until, visit, height)
     by_host = grouped(nodes, lambda node: node.host)
@@ -70,9 +72,7 @@ def strip(
 
 
 def deaths(found: Timeline) -> list[tuple[str, int, float]]:
-    """Return the hosts whose listeners were found dead, the last first: how many, and when the last one
-    was.
-    """
+    """Return the hosts whose listeners were found dead, last first: how many, and when the last one was."""
     by_host: dict[str, dict[str, float]] = {}
     for node, at in found.deaths:
         by_host.setdefault(node.rpartition("_")[0] or node, {})[node] = at

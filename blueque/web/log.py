@@ -18,7 +18,7 @@ STREAMS = ("stdout", "stderr")
 
 
 class Shown(NamedTuple):
-    """The lines that a viewer has chosen. lines: how many there are in all, as their numbers say."""
+    """The lines that a viewer has selected. lines: how many there are in all, by their numbers."""
 
     html: Markup
     attempts: Sequence[int]
@@ -28,7 +28,7 @@ class Shown(NamedTuple):
 
 
 def choose(lines: Sequence[LogLine], visit: Visit, attempt: int | None) -> Shown:
-    """Return the lines of one attempt that fit the query: stream=, grep=."""
+    """Return the lines of one attempt that match the query: stream=, grep=."""
     attempts = sorted({line.attempt for line in lines} | ({attempt} if attempt else set()))
     wanted = visit.number("attempt", attempt or 0) or attempt
     of_attempt = [line for line in lines if line.attempt == wanted]

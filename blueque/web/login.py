@@ -1,4 +1,4 @@
-"""The page that asks who comes in: by a token, or by a name and a password."""
+"""The login page: with a token, or with a name and a password."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _TooMany(Exception):
 
 
 class Login:
-    """The page that asks who comes in, and the cookie that remembers it."""
+    """The login page, and the cookie that remembers the viewer."""
 
     def __init__(self, shared: Shared, logins: Logins) -> None:
         self._shared = shared
@@ -101,7 +101,7 @@ class Login:
 
 
 def _logged(viewer: Viewer | None, address: str) -> Viewer | None:
-    """Write to the log who has tried to log in, and return the viewer."""
+    """Log who has tried to log in, and return the viewer."""
     facts = {"address": address, "name": viewer.name if viewer else None}
     log.info("web login %s", json.dumps({"is_right": viewer is not None, **facts}))
     return viewer

@@ -1,4 +1,6 @@
-"""Who comes in: by a token, with a password, or named by a proxy; and the cookie that remembers it."""
+"""Logins: by a token, by a password, or by a proxy that names the viewer; and the cookie that
+remembers it.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from blueque.web.tries import WrongTries
 
 
 class Logins:
-    """Tells who sends a request. tokens: the role of each. passwords: who has one.
+    """Identifies the viewer of a request. tokens: the role of each. passwords: of people.
 
-    Servers with the same tokens and passwords accept each other's cookies. Others make them invalid.
+    Servers with the same tokens and passwords accept each other's cookies. Others reject them.
     """
 
     def __init__(
@@ -44,8 +46,8 @@ class Logins:
         return bool(self._passwords.hashes)
 
     def __call__(self, scope: Scope) -> Viewer | None:
-        """Return the viewer of a request: whom a proxy names, else by a bearer token, else by the
-        cookie.
+        """Return the viewer of a request: the one that a proxy names, else that of a bearer token,
+        else of the cookie.
         """
         named: Viewer | None = scope.get(NAMED)
         if named is not None:
@@ -58,7 +60,7 @@ class Logins:
         return None if viewer is None else viewer._replace(is_program=True)
 
     def viewer_of(self, token: str) -> Viewer | None:
-        """Return who may enter with this token. It takes equally long for each wrong one."""
+        """Return the viewer with this token, if any. It takes equally long for each wrong one."""
         found = None
         for known, role in self._tokens.items():
             if hmac.compare_digest(known.encode(), token.encode()):
@@ -66,17 +68,17 @@ class Logins:
         return found
 
     def person_of(self, name: str, password: str) -> Viewer | None:
-        """Return who may enter with this password. It takes equally long for each wrong one."""
+        """Return the viewer with this password, if any. It takes equally long for each wrong one."""
         return self._passwords.viewer_of(name, password)
 
     def cookie(self, viewer: Viewer) -> str:
-        """Return the value of a cookie for a viewer, signed, with its end."""
+        """Return the value of a signed cookie for a viewer, with its expiry."""
         content = json.dumps([viewer.name, viewer.role, int(self._clock() + LASTS)])
         text = base64.urlsafe_b64encode(content.encode()).decode()
         return f"{text}.{self._signature(text)}"
 
     def viewer_in(self, cookie: str) -> Viewer | None:
-        """Return the viewer of a cookie; None: it is forged, or has ended."""
+        """Return the viewer of a cookie; None: it is forged or expired."""
         text, _, signature = cookie.rpartition(".")
         if not hmac.compare_digest(self._signature(text).encode(), signature.encode()):
             return None
@@ -88,7 +90,7 @@ class Logins:
 
 
 def _key_of(tokens: Mapping[str, str], passwords: Passwords) -> bytes:
-    """Return the key of the cookies. A viewer does not know all that it is made of."""
+    """Return the key of the cookies. No viewer knows everything that it is made of."""
     parts = [token.encode() for token, role in tokens.items() if role == "operator"]
     parts += [known.salt + known.digest for known in passwords.hashes]
     if not parts:

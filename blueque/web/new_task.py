@@ -120,7 +120,7 @@ def _copied(visit: Visit, task_id: str) -> Form:
 
 
 def _make(visit: Visit, form: Form) -> TaskId:
-    """Make a task as a form says. A form that is sent twice makes one. Raises BluequeError."""
+    """Create a task from a form. A form that is sent twice makes one. Raises BluequeError."""
     name = form.get("queue", "").strip()
     if not name or not form.get("number"):
         raise InvalidInput("the name of a queue is missing")

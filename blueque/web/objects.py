@@ -164,7 +164,7 @@ def _queue_show(visit: Visit) -> Content:
 
 
 def doctor_of(visit: Visit) -> Content:
-    """Return what the last look at every key has found. Raises HTTPException if there was none lately."""
+    """Return the findings of the last scan of every key. Raises HTTPException if there was none lately."""
     scan, site = visit.reader.scan.seen(), visit.site
     if scan is None or scan.report is None:
         why = scan.trouble if scan and scan.trouble else "Nothing has looked at every key lately"
@@ -201,7 +201,7 @@ def _tags(visit: Visit) -> Content:
 
 
 def _queues(visit: Visit) -> list[str]:
-    """Return the queues that the query names; all of this page if there is none."""
+    """Return the queues that the query names; all of this page if it names none."""
     return matching(visit.one("queue").strip(), visit)[:MOST_QUEUES]
 
 

@@ -1,6 +1,6 @@
-"""Orders for tasks: the question before, the order itself, and what became of it.
+"""Orders for tasks: the question, the order itself, and its result.
 
-The server selects the tasks again when the yes comes: if there are more by then, nothing is done.
+After a yes, the server selects the tasks again: if there are more by then, nothing is done.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Form = Mapping[str, str]
 
 
 class Outcome(NamedTuple):
-    """What became of one task: its new state with a remark, or why it was refused."""
+    """The result for one task: its new state with a remark, or why it was refused."""
 
     task: Task
     state: str
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What became of an order. trouble: why it stopped before its end."""
+    """The result of an order. trouble: why it stopped before its end."""
 
     outcomes: Sequence[Outcome]
     trouble: str = ""
@@ -77,7 +77,7 @@ def _ask(visit: Visit, verb: str) -> Page:
 
 
 def _order(visit: Visit, verb: str, form: Form) -> Page:
-    """Give the order to which a person has said yes, and return what became of it."""
+    """Give the order that a person has confirmed, and return the result."""
     order = _allowed(visit, verb)
     tasks = _selected(visit, order)
     mistake = _mistake(order, len(tasks), form) or _more_running(tasks, form)
@@ -97,9 +97,9 @@ def _order(visit: Visit, verb: str, form: Form) -> Page:
 
 
 def _order_of_program(visit: Visit, verb: str, form: Form) -> dict[str, Any]:
-    """Give an order without a question before, and return the content of its object.
+    """Give an order without a question, and return the content of its object.
 
-    What a filter selects needs `expected`, the largest number of tasks that it may select.
+    A filter needs `expected`, the largest number of tasks that it may select.
     """
     order = _allowed(visit, verb)
     tasks = _selected(visit, order)
@@ -141,7 +141,7 @@ def _allowed(visit: Visit, verb: str) -> Order:
 def _selected(visit: Visit, order: Order) -> Sequence[Task]:
     """Return the tasks that the address selects and that can be ordered so.
 
-    With `id`, even an empty one, it selects no others: a list of which no task is ticked sends that.
+    With `id`, even an empty one, it selects no others: a list without a ticked task sends an empty one.
     """
     reader = visit.reader
     ids = [task for task in visit.query.get("id", ()) if task]
@@ -202,7 +202,7 @@ def _mistake(order: Order, number: int, form: Form) -> str:
 
 
 def _more_running(tasks: Sequence[Task], form: Form) -> str:
-    """Return that more of the tasks run than the question has said; empty: they do not.
+    """Return that more of the tasks run than the question named; empty: they do not.
 
     If none ran, those that have started since are left alone.
     """
@@ -239,7 +239,7 @@ def _give(visit: Visit, verb: str, tasks: Sequence[Task], form: Form) -> Done:
 
 
 def _note(event: str, visit: Visit, verb: str, **facts: object) -> None:
-    """Write to the log who has ordered what."""
+    """Log who has ordered what."""
     who = {"by": visit.viewer.name, "role": visit.viewer.role, "verb": verb}
     log.info("web %s %s", event, json.dumps({**who, **facts, "query": dict(visit.query)}))
 
@@ -251,7 +251,7 @@ def _back(visit: Visit) -> str:
 
 
 def require_operator(visit: Visit) -> None:
-    """Refuse who may only look. Raises HTTPException."""
+    """Refuse viewers that may only look. Raises HTTPException."""
     if visit.site.is_read_only:
         raise HTTPException(403, "This page is read-only: nothing can be changed here.")
     if not visit.viewer.may_act:

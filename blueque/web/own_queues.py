@@ -1,5 +1,5 @@
-"""What a page for some queues leaves out: other tasks, groups and schedules, also where tasks of
-these queues name them. A page for all queues leaves out nothing.
+"""What a page for some queues leaves out: other tasks, groups and schedules, even where its own
+tasks name them. A page for all queues leaves out nothing.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def reasons(inquiry: Inquiry, found: Sequence[Reason], site: Site) -> list[Reaso
 
 
 def scrubber(task: Task, client: Client, site: Site) -> Callable[[str], str]:
-    """Return a function that takes other tasks and queues out of a text about a task."""
+    """Return a function that removes other tasks and queues from a text about a task."""
     if not site.queues:
         return lambda text: text
     inspector = client.get_inspector()
@@ -146,7 +146,7 @@ def scrubber(task: Task, client: Client, site: Site) -> Callable[[str], str]:
 
 
 def events(found: Sequence[Event], client: Client, site: Site) -> list[Event]:
-    """Return events whose facts name no tasks and queues that are not on the page."""
+    """Return events without facts that name tasks and queues outside of the page."""
     if not site.queues:
         return [*found]
     facts = without_others({"facts": [dict(each.facts) for each in found]}, client, site)["facts"]
@@ -154,9 +154,7 @@ def events(found: Sequence[Event], client: Client, site: Site) -> list[Event]:
 
 
 def without_others(content: Mapping[str, Any], client: Client, site: Site) -> Mapping[str, Any]:
-    """Return the content of an object whose texts of ours name no tasks and queues that are not on
-    the page.
-    """
+    """Return the content of an object whose own texts name no tasks and queues outside of the page."""
     if not site.queues:
         return content
     words = {word for text in _texts(content) for word in _WORD.findall(text)}
@@ -170,7 +168,7 @@ def without_others(content: Mapping[str, Any], client: Client, site: Site) -> Ma
 
 
 def _texts(value: Any, is_ours: bool = False) -> Iterator[str]:
-    """Yield the texts of an object that Blueque has written, or a person who gave an order."""
+    """Yield the texts of an object that Blueque, or a person who gave an order, has written."""
     if isinstance(value, str) and is_ours:
         yield value
     elif isinstance(value, Mapping):
@@ -182,7 +180,7 @@ def _texts(value: Any, is_ours: bool = False) -> Iterator[str]:
 
 
 def _changed(value: Any, change: Callable[[str], str], is_ours: bool = False) -> Any:
-    """Return an object with other texts in place of those of `_texts`."""
+    """Return an object with the texts of `_texts` replaced."""
     if isinstance(value, str):
         return change(value) if is_ours else value
     if isinstance(value, Mapping):
@@ -193,12 +191,12 @@ def _changed(value: Any, change: Callable[[str], str], is_ours: bool = False) ->
 
 
 def checks(found: Iterable[Check], site: Site) -> list[Check]:
-    """Return the checks of the server; what is said of single queues only on a page for all."""
+    """Return the checks of the server. Those of single queues are for a page of all queues."""
     return [check for check in found if not site.queues or check.name not in _OF_QUEUES]
 
 
 def _with_mine(names: Sequence[str], client: Client, site: Site) -> set[str]:
-    """Return those of these groups that have a task of the page among their first."""
+    """Return the groups that have a task of the page among their first."""
     known = [name for name in dict.fromkeys(names) if name]
     redis = client.connections
     members = {name: groups.members(redis, name, 0, MOST_MEMBERS) for name in known}
@@ -213,8 +211,8 @@ def _with_mine(names: Sequence[str], client: Client, site: Site) -> set[str]:
 
 
 def _without_maker(seen: GroupSeen, site: Site) -> GroupSeen:
-    """Return a group that was made as a whole without its maker, and one that a call with keys has
-    opened without a queue that is not on the page.
+    """Return a workflow without its maker, and a group of a call with keys without a queue that is
+    not on the page.
     """
     made_by = seen.record.get("made_by")
     if made_by is None:
@@ -228,8 +226,10 @@ def _without_maker(seen: GroupSeen, site: Site) -> GroupSeen:
 def _outside(
     tasks: Iterable[Task], site: Site, queues: Iterable[str] = (), nodes: Collection[str] = ()
 ) -> re.Pattern[str] | None:
-    """Return what finds the names of those that are not on the page, and of their listeners; None:
-    all are. nodes: those of the page.
+    """Return a pattern for the names of tasks and queues outside of the page, and of their
+    listeners; None: there are none.
+
+    nodes: those of the page.
     """
     words = {queue for queue in queues if not site.has(queue)}
     for task in tasks:

@@ -47,5 +47,5 @@ class Pages:
 
 
 def fingerprint(html: str) -> str:
-    """Return what a part says apart from ages and durations."""
+    """Return the content of a part without ages and durations."""
     return _DURATION.sub("", _AGE.sub(r"\1", html))

@@ -1,8 +1,8 @@
-"""The parts of a page, for which an open page asks once a second.
+"""The parts of a page, which an open page requests once a second.
 
-It asks for its own address with the header `Blueque-Parts`, whose value says up to which entry it
-shows a log. The answer has the parts, made once a second for all who look at the same page, and the
-lines behind that entry; or nothing but the status 304, if both are as they were.
+It requests its own address with the header `Blueque-Parts`, whose value is the last log entry that
+it shows. The answer has the parts, made once a second for all viewers of the same page, and the
+lines after that entry; or the status 304 alone, if both are unchanged.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _ENTRY = re.compile("[0-9]{1,20}-[0-9]{1,20}")
 
 
 class Made(NamedTuple):
-    """The HTML of each part by its id. tag: changes when they say something else."""
+    """The HTML of each part by its id. tag: changes with their content."""
 
     parts: dict[str, str]
     tag: str
 
 
 class Lines(NamedTuple):
-    """Lines of a log as HTML, and the entry behind them."""
+    """Lines of a log as HTML, and the entry after them."""
 
     html: str
     entry: str
 
 
 class Parts:
-    """Answers open pages. Those who ask while a page is being made wait for the same answer."""
+    """Answers open pages. Requests that arrive while a page is being made get the same answer."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -86,8 +86,9 @@ class Parts:
         return made
 
     async def _once(self, name: object, work: Coroutine[Any, Any, Any]) -> Any:
-        """Return the result of some work, which is done once for all who wait for the same. It goes
-        on when they wait no longer, so that no thread is left behind.
+        """Return the result of some work, which is done once for all waiting requests.
+
+        It continues when they no longer wait, so that no thread is left behind.
         """
         if name in self._going_on:
             work.close()
@@ -108,9 +109,7 @@ class Parts:
         return Made(parts, hashlib.sha256(said.encode()).hexdigest()[:16])
 
     async def _lines(self, visit: Visit, entry: str) -> Lines:
-        """Return the lines behind an entry. The parts of the page were made before: so its task
-        belongs to this page.
-        """
+        """Return the lines after an entry. The parts were made before, so the task belongs to this page."""
         if not entry or not visit.path.startswith("/tasks/"):
             return Lines("", entry)
         place, reader = Place(visit.path.split("/")[2], entry), self._shared.reader

@@ -1,7 +1,7 @@
 """People who log in with a name and a password, from a file that has a line for each.
 
-A line is `name:role:hash`. `blueque web --hash NAME` makes one. Without a hash it only says which
-role a person has whom a proxy names.
+A line is `name:role:hash`. `blueque web --hash NAME` prints one. Without a hash it only gives the
+role of a person that a proxy names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KIND = "scrypt"
 
 
 class Hash(NamedTuple):
-    """A password as a file has it."""
+    """A password hash in a file."""
 
     cost: int
     block: int
@@ -52,16 +52,16 @@ class Passwords:
 
     @property
     def hashes(self) -> list[Hash]:
-        """The hashes of all who have a password."""
+        """The hashes of all people with a password."""
         return [person.hash for person in self._people.values() if person.hash is not None]
 
     def role_of(self, name: str) -> str | None:
-        """Return the role of a person; None: the file does not name this one."""
+        """Return the role of a person; None: the file does not have this name."""
         person = self._people.get(name)
         return None if person is None else person.role
 
     def viewer_of(self, name: str, password: str) -> Viewer | None:
-        """Return who enters with a password. A name that is not there takes as long as a wrong
+        """Return the viewer with this password, if any. An unknown name takes as long as a wrong
         password.
         """
         person = self._people.get(name)

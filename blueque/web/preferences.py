@@ -1,4 +1,4 @@
-"""Forms, and what a viewer prefers: the time zone and the colours, which cookies keep."""
+"""Forms, and the preferences of a viewer: the time zone and the colours, stored in cookies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THEMES = ("light", "dark", "")  # the last one is that of the browser
 
 
 async def keep_preferences(request: Request) -> Response:
-    """Keep what a viewer has chosen."""
+    """Store what a viewer has chosen."""
     form = await form_of(request)
     answer = RedirectResponse(path_below(request, form.get("next", "/")), 303)
     if is_zone(form.get("zone", "")):

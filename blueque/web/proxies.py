@@ -1,4 +1,4 @@
-"""Proxies before the page: what they say of a request is believed, and nothing that others say."""
+"""Proxies in front of the page: their headers are trusted, those of others are not."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True)
 class Proxies:
-    """Which proxies are believed, and in which headers they say who looks.
+    """Which proxies are trusted, and in which headers they name the viewer.
 
-    networks: their addresses. has_socket: what comes by a Unix socket is believed, too.
-    role_of: returns the role of a person if no header says it; None: a viewer.
+    networks: their addresses. has_socket: requests by a Unix socket are trusted, too.
+    role_of: returns the role of a person if no header has it; None: a viewer.
     """
 
     networks: Sequence[Network] = ()
@@ -30,8 +30,8 @@ class Proxies:
     role_of: Callable[[str], str | None] = lambda name: None
 
     def believed(self, scope: Scope) -> dict[str, Any]:
-        """Return the scope as the proxy has seen the request. From anywhere else, these headers are
-        removed.
+        """Return the scope as the proxy has seen the request. These headers are removed from other
+        requests.
         """
         own = {name.lower().encode() for name in (self.user_header, self.role_header) if name}
         others = [(name, value) for name, value in scope["headers"] if name not in own]
@@ -66,7 +66,7 @@ class Proxies:
         return None
 
     def _named(self, scope: Scope) -> Viewer | None:
-        """Return whom the proxy names; None: no one, or it is not clear whom."""
+        """Return the viewer that the proxy names; None: none, or an ambiguous one."""
         names = _values(scope, self.user_header)
         if len(names) != 1 or not is_name(name := names[0].strip()):
             return None

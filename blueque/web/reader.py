@@ -1,4 +1,4 @@
-"""What the page knows of Redis: each look is made once for all viewers that ask at the same time."""
+"""What the page reads from Redis: each read is made once for all viewers that ask at the same time."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ MOST_STATISTICS = 250  # queues whose numbers are added up
 
 @dataclass
 class _Kept:
-    """A look, until when it is used, and when it was last asked for.
+    """A read, until when it is used, and when it was last requested.
 
-    failed: when Redis did not answer to it, and with which error.
+    failed: when Redis did not answer it, and with which error.
     """
 
     value: Any = None
@@ -70,10 +70,10 @@ class Reader:
         return self.client.get_inspector()
 
     def shared(self, name: object, look: Callable[[], T], fresh: float = FRESH) -> T:
-        """Return the result of a look; one that is younger than `fresh` seconds is used again.
+        """Return the result of a read; one that is younger than `fresh` seconds is used again.
 
-        A look that takes long is used for longer: Redis is busy with one for at most a tenth of the
-        time.
+        The result of a slow read is used for longer, so that Redis is busy with it for at most a
+        tenth of the time.
         """
         with self._guard:
             now = self._clock()
@@ -103,14 +103,14 @@ class Reader:
             raise
 
     def forget(self) -> None:
-        """Look again at the next call: something was changed from here."""
+        """Read again at the next call, because something was changed here."""
         with self._guard:
             self._looks.clear()
 
     def overview(self, queue: str | None = None) -> Overview:
         """Return queues, running tasks, listeners and feeds, with the contents of the first tasks.
 
-        queue: the only one to look at.
+        queue: the only one to read.
         """
 
         def look() -> Overview:
@@ -128,7 +128,7 @@ class Reader:
         return self.shared("queues", lambda: [*filter(self.site.has, self.inspector.queues())])
 
     def busy_queues(self) -> list[str]:
-        """Return the names of the queues of this page; those with nothing but complete tasks last."""
+        """Return the names of the queues of this page; those with complete tasks only come last."""
 
         def look() -> list[str]:
             readers = {queue: complete_only(queue) for queue in self.queues()}

@@ -1,4 +1,4 @@
-"""The look at every key of Redis: one at a time, and what it has found is for all viewers."""
+"""The scan of every key of Redis: one at a time, with its findings for all viewers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ KEPT = 600.0  # seconds for which its result is shown
 
 @dataclass(frozen=True)
 class Seen:
-    """A look at every key. began, ended: in Unix seconds; ended is None while it goes on. trouble:
-    why it has no report.
+    """A scan of every key. began, ended: in Unix seconds; ended is None while it runs. trouble: why
+    it has no report.
     """
 
     began: float
@@ -29,7 +29,7 @@ class Seen:
 
 
 class Scan:
-    """Looks at every key in a thread of its own. is_idle: set while no look goes on."""
+    """Scans every key in a thread of its own. is_idle: set while no scan runs."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -39,7 +39,7 @@ class Scan:
         self.is_idle.set()
 
     def start(self, look: Callable[[], Report]) -> bool:
-        """Begin a look. False: one goes on already."""
+        """Begin a scan. False: one is running."""
         with self._guard:
             if not self.is_idle.is_set():
                 return False
@@ -49,7 +49,7 @@ class Scan:
         return True
 
     def seen(self) -> Seen | None:
-        """Return the look that goes on, or the last one; None: there is none, or it is too old."""
+        """Return the running scan, or the last one; None: there is none, or it is too old."""
         seen = self._seen
         is_old = seen and seen.ended is not None and self._clock() - seen.ended > KEPT
         return None if is_old else seen

@@ -1,4 +1,4 @@
-"""Looks through many tasks have threads of their own, so that pages do not wait behind them."""
+"""Searches through many tasks have threads of their own, so that pages do not wait for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READS = ("text", "error", "schedule", "node", "since", "until", "sort")
 
 
 def is_search(visit: Visit) -> bool:
-    """Return whether a visit looks through many tasks, or gives an order to many."""
+    """Return whether a visit searches many tasks, or gives an order to many."""
     if visit.path in ("/tasks", "/api/v1/tasks"):
         return any(map(visit.one, READS))
     return visit.path == "/tasks.csv" or _is_order(visit)
@@ -30,7 +30,7 @@ def _is_order(visit: Visit) -> bool:
 
 
 class Searches:
-    """Makes a few searches at a time: one for each login, and one for all pages that are live."""
+    """Runs a few searches at a time: one for each login, and one for all live pages."""
 
     def __init__(self) -> None:
         self._threads = anyio.CapacityLimiter(SEARCHES_AT_ONCE)
@@ -39,7 +39,7 @@ class Searches:
     async def run(self, visit: Visit, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function with a visit in a thread for searches.
 
-        Orders and live pages wait for others. Raises HTTPException if a search would wait for long.
+        Orders and live pages wait for others. Raises HTTPException if a search would wait too long.
         """
         login, until = "" if visit.is_live else visit.login, time.monotonic() + PATIENCE
         may_wait = visit.is_live or _is_order(visit)

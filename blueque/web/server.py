@@ -38,7 +38,7 @@ class Address(NamedTuple):
 
 
 def address_of(text: str) -> Address:
-    """Read HOST:PORT or unix:PATH. Raises InvalidInput."""
+    """Return the address in HOST:PORT or unix:PATH. Raises InvalidInput."""
     if text.startswith(UNIX):
         path = text.removeprefix(UNIX)
         if not path:
@@ -99,7 +99,7 @@ def _remove_unserved(path: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that returns when it is told to stop; uvicorn would die of the signal."""
+    """A server that returns when it is told to stop; with uvicorn the signal would end the process."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit
@@ -125,9 +125,10 @@ def serve(app: Starlette, listening: socket.socket) -> None:
 
 
 def tokens_of(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the tokens that are set, with their roles: BLUEQUE_WEB_TOKEN, or the content of the file
-    BLUEQUE_WEB_TOKEN_FILE, and BLUEQUE_WEB_VIEWER_TOKEN.
+    """Return the tokens that are set, with their roles.
 
+    They are BLUEQUE_WEB_TOKEN, or the content of the file BLUEQUE_WEB_TOKEN_FILE, and
+    BLUEQUE_WEB_VIEWER_TOKEN.
     Raises InvalidInput.
     """
     token = environ.get("BLUEQUE_WEB_TOKEN", "")

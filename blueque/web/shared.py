@@ -81,7 +81,7 @@ class Shared:
             del self._busy[thread]
 
     def require_threads(self) -> None:
-        """Refuse to wait behind others that wait for Redis already. Raises RedisAway."""
+        """Refuse to queue behind requests that already wait for Redis. Raises RedisAway."""
         since = [*self._busy.values()]
         waits = time.monotonic() - max(since, default=0.0)
         if len(since) >= THREADS and waits > SLOW:
@@ -106,7 +106,7 @@ class Shared:
         )
 
     async def is_ready(self, request: Request) -> Response:
-        """Answer whether Redis answers; it is asked once a second at most."""
+        """Answer whether Redis answers; checked once a second at most."""
         reader = self.reader
         try:
             await anyio.to_thread.run_sync(
@@ -117,7 +117,7 @@ class Shared:
         return PlainTextResponse("ok")
 
     def look(self, visit: Visit) -> Page | Response:
-        """Return what the view of a visit answers. Raises HTTPException, and the errors of Redis."""
+        """Return the answer of the view of a visit. Raises HTTPException, and the errors of Redis."""
         view, visit = view_of(visit)
         return view(visit)
 
@@ -128,7 +128,7 @@ class Shared:
     async def guarded(
         self, visit: Visit, view: Callable[..., Page | Response], *arguments: Any
     ) -> Response:
-        """Return what a view answers to a visit, as HTML, or what went wrong, in words."""
+        """Return the answer of a view to a visit as HTML, or what went wrong, in words."""
         try:
             self.require_threads()
             page = await self.looked(visit, view, *arguments)
@@ -157,7 +157,7 @@ class Failure(NamedTuple):
 
 
 def explained(error: Exception, path: str) -> Failure:
-    """Return what went wrong with a request; the log has what is a mistake in Blueque."""
+    """Return what went wrong with a request. A fault of Blueque is logged."""
     if isinstance(error, NoSuchTask):
         advice = "Finished tasks are deleted after a time: see the retention of its queue."
         return Failure("No such task", f"There is no task {error.task_id}.", 404, advice)

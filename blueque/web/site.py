@@ -19,16 +19,16 @@ Authorize = Callable[[Mapping[str, Any]], Viewer | None]
 class Site:
     """How the page looks and what it serves.
 
-    address: of Redis, without a password. origin: what says it. env: the name of the environment,
+    address: of Redis, without a password. origin: its source. env: the name of the environment,
         such as prod.
     prefix: the path below which a proxy serves the page, if the proxy does not strip it.
-    queues: patterns; what belongs to other queues does not exist on this page.
-    frame_ancestors: origins, such as https://portal.example.com, whose pages may show it in a frame.
+    queues: patterns; everything of other queues does not exist on this page.
+    frame_ancestors: origins, such as https://portal.example.com, that may show it in a frame.
     hosts: names by which browsers may call it; empty: any, for a server that checks them itself.
-    proxies: whose headers are believed; None: no header of a proxy is looked at.
-    hide: removes secrets from what tasks were given and have returned.
-    serve: returns the command that starts a listener of a queue. has_handler: tells whether a file
-        says what runs its tasks.
+    proxies: whose headers are trusted; None: no headers of proxies are read.
+    hide: removes secrets from parameters and results.
+    serve: returns the command that starts a listener of a queue. has_handler: returns whether a
+        file names what runs its tasks.
     """
 
     address: str

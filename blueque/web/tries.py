@@ -49,7 +49,7 @@ def _most_of(address: str, name: str) -> list[tuple[_Key, int]]:
 
 
 def network_of(address: str) -> str:
-    """Return what counts as one address: of IPv6, where a host has many, the first 64 bits."""
+    """Return what counts as one address: for IPv6, where a host has many, the first 64 bits."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,6 @@
-"""One request for a page: who asks for what, in which time zone; and how times and links are written."""
+"""One request for a page: its viewer, its parameters and its time zone; and how times and links are
+written.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,9 @@ class Page(NamedTuple):
 class Visit:
     """One request for a page.
 
-    path: without the prefix. params: the parts of the path that have a name. prefix: where the
-    application is mounted. zone, theme: as the viewer has chosen. has_login: a cookie says who looks, so
-    that the viewer can log out. login: the same for all requests of one login.
+    path: without the prefix. params: the named parts of the path. prefix: where the application is
+        mounted. zone, theme: as the viewer has chosen. has_login: a cookie names the viewer, who
+        can log out. login: the same for all requests of one login.
     """
 
     site: Site
@@ -135,7 +137,7 @@ class Visit:
         return svg.tag("time", shown, title=iso(seconds), datetime=iso(seconds))
 
     def age(self, seconds: float | None, suffix: str = " ago") -> Markup:
-        """Return how long ago something was; the browser goes on counting."""
+        """Return how long ago something was; the browser keeps counting."""
         if seconds is None:
             return Markup("–")
         shown = f"{span(max(self.now - seconds, 0.0))}{suffix}"
@@ -161,7 +163,7 @@ class Visit:
         return ID.sub(lambda found: found[0][:8], text)
 
     def lasts(self, seconds: float | None) -> Markup:
-        """Return for how long something has been going on."""
+        """Return how long something has been going on."""
         return self.age(seconds, "")
 
 

@@ -1,4 +1,4 @@
-"""The pages: one module for each, with a function that gets a visit and returns what to show.
+"""The pages: one module for each, with a function that takes a visit and returns what to show.
 
 `VIEWS` is the table of all paths.
 """

@@ -1,4 +1,4 @@
-"""What the server says about itself, what was left half made, and what is wrong in any key."""
+"""The server's facts, unfinished work, and the faults in any key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = 20  # findings of one code on the page
 
 
 def doctor(visit: Visit) -> Page:
-    """Return the checks that read no key of a task, and what the last look at every key has found."""
+    """Return the checks that read no key of a task, and the findings of the last scan of every key."""
     reader, site, scan = visit.reader, visit.site, visit.reader.scan.seen()
     connections = reader.client.connections
     checks = reader.shared("doctor", lambda: Doctor(connections, site.serve).check(), FRESH)

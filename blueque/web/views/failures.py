@@ -56,7 +56,7 @@ def failures(visit: Visit) -> Page:
 
 
 def kind(visit: Visit) -> Page:
-    """Return what the newest failed tasks with one kind of error say, and where they ran."""
+    """Return the messages of the newest failed tasks with one kind of error, and where they ran."""
     name = visit.params["name"]
     types = () if name == UNKNOWN else (name,)
     query = {"queue": visit.query.get("queue", ()), "state": ("failed",), "error": types}
@@ -82,8 +82,8 @@ def kind(visit: Visit) -> Page:
 
 
 def likeness(error: str) -> str:
-    """Return the first line of an error with # for each number, path and quoted word, so that those of
-    many tasks are equal.
+    """Return the first line of an error with # for each number, path and quoted word, so that those
+    of many tasks are equal.
     """
     return _VARYING.sub("#", error.strip().partition("\n")[0])
 

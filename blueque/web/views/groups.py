@@ -1,4 +1,4 @@
-"""Groups and feeds: how far many tasks that belong together are."""
+"""Groups and feeds: the progress of many tasks that belong together."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def all_groups(visit: Visit) -> Page:
 
 
 def one_group(visit: Visit) -> Page:
-    """Return one group: how far it is, what holds it up, and how its tasks depend on each other."""
+    """Return one group: its progress, what holds it up, and how its tasks depend on each other."""
     name, reader = visit.params["name"], visit.reader
     try:
         seen = own_queues.one_group(name, reader.client, visit.site)
@@ -86,8 +86,9 @@ def one_group(visit: Visit) -> Page:
 
 
 def allowed(seen: GroupSeen, visit: Visit) -> list[str]:
-    """Return what a viewer may order for a group: verbs. A page for some queues orders nothing, for
-    a group may have tasks of others.
+    """Return the verbs of orders that a viewer may give to a group.
+
+    A page for some queues gives no orders, because a group may have tasks of others.
     """
     if visit.site.queues or not visit.may_act:
         return []
@@ -178,7 +179,7 @@ def share_of(seen: GroupSeen) -> Share:
 
 
 def _feeds(visit: Visit, queues: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the feeds with their states, those that go on first."""
+    """Yield the feeds with their states, active ones first."""
     for record in visit.reader.client.get_feeds(*queues):
         state, since = feeds.state_of(record)
         values = feeds.numbers(record)

@@ -51,7 +51,7 @@ def nodes(visit: Visit) -> Page:
 
 
 def node(visit: Visit) -> Page:
-    """Return the page of one host, or of one listener; also of one that is gone, but has run something."""
+    """Return the page of a host or a listener, even if it is gone but has run something."""
     name = visit.params["name"]
     own = [one for one in visit.reader.nodes() if name in names_of(one.id)]
     found, span = _timeline(visit)
@@ -99,8 +99,9 @@ def mistake_in_drain(visit: Visit, name: str, form: Mapping[str, str]) -> str:
 
 
 def rows(runs: Sequence[Run], visit: Visit) -> list[tuple[Run, str | None, str]]:
-    """Return the runs of a table, each with what its task is and the word of its outcome: those
-    that run or ended badly first, then the newest. runs: earliest first.
+    """Return the runs of a table, each with the name of its task and the word of its outcome.
+
+    Running and failed ones come first, then the newest. runs: earliest first.
     """
     bad = [run for run in runs if run.outcome in _RANK]
     newest = [run for run in runs if run.outcome not in _RANK][-MOST_ROWS:]

@@ -31,9 +31,7 @@ STRIP_EVENTS = 8000  # that are read for it
 
 
 class Remedy(NamedTuple):
-    """What a button of a concern does: it leads to a page, or sends fields to an order that can be
-    undone.
-    """
+    """The button of a concern: it leads to a page, or sends fields to an order that can be undone."""
 
     word: str
     url: str
@@ -108,7 +106,7 @@ def row(concern: Concern, visit: Visit) -> Row:
 
 
 def _remedy(concern: Concern, visit: Visit) -> Remedy | None:
-    """Return the button that does what the command of a concern does, or shows what it prints."""
+    """Return the button that does what the command of a concern does, or shows its output."""
     if concern.code in hosts.TROUBLE and concern.command != "blueque doctor":
         return Remedy("Hosts", visit.url("/nodes"))
     words = [word for word in shlex.split(concern.command or "") if word != "--"]
@@ -119,7 +117,7 @@ def _remedy(concern: Concern, visit: Visit) -> Remedy | None:
 
 
 def _order(concern: Concern, words: Sequence[str], visit: Visit) -> Remedy | None:
-    """Return the order that mends it, with its question or its undo."""
+    """Return the order that solves it, with its question or its undo."""
     back = visit.path_and_query
     if concern.code in ("lost", "poison"):
         chosen = {"queue": concern.about, "state": "failed", "error": concern.code, "back": back}

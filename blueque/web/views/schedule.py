@@ -29,7 +29,7 @@ CODES = ("overdue", "schedule", "clock")
 
 
 class Recurring(NamedTuple):
-    """A recurring task as a row. next: when something comes of it, in Unix seconds."""
+    """A recurring task as a row. next: when its next task comes, in Unix seconds."""
 
     name: str
     queue: str
@@ -86,7 +86,7 @@ def mine(visit: Visit, name: str) -> Schedule:
 
 
 def _recurring(visit: Visit) -> Iterator[Recurring]:
-    """Yield all recurring tasks, the one that comes next first."""
+    """Yield all recurring tasks, next one first."""
     client = visit.reader.client
     for seen in schedules.load_all(client.connections):
         record = seen.record
@@ -115,8 +115,8 @@ def _rule(seen: ScheduleSeen) -> str:
 def _with_tasks(
     history: Sequence[Occurrence], visit: Visit
 ) -> list[tuple[Occurrence, str | None, float | None]]:
-    """Return what came of planned times, each with the state of its task now, and for how many seconds
-    that ran.
+    """Return what became of planned times, each with the present state of its task, and its run
+    time in seconds.
     """
     ids = [each.task for each in history if each.task is not None]
     tasks = {task.id: task for task in visit.reader.inspector.tasks(ids)}

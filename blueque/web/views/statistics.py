@@ -37,7 +37,7 @@ def statistics(visit: Visit) -> Page:
 
 
 def statistics_file(visit: Visit) -> Response:
-    """Return the same as one file that opens anywhere."""
+    """Return the same as one self-contained file."""
     found = _found(visit, *_chosen(visit))
     headers = {"Content-Disposition": 'attachment; filename="statistics.html"'}
     return HTMLResponse(page(summary(found, visit)), headers=headers)
@@ -71,7 +71,7 @@ def _chosen(visit: Visit) -> tuple[str, list[str]]:
 
 
 def _found(visit: Visit, chosen: str, names: Sequence[str]) -> list[Statistics]:
-    """Return the numbers of queues, that with the most work first."""
+    """Return the numbers of queues, most work first."""
     found = visit.reader.statistics(names[:MOST_NAMES], SPANS[chosen]).values()
     return sorted(found, key=_work, reverse=True)
 

@@ -1,4 +1,4 @@
-"""The page of a task: is it fine, how long will it take, what does it say?"""
+"""The page of a task: is it fine, how long will it take, what does it print?"""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ELSEWHERE |= {"traceback", "error", "error_type", "updated", "queue", "next", "
 
 
 class Sign(NamedTuple):
-    """Something that says whether a task is fine. at: when it was last seen, in Unix seconds."""
+    """A sign of whether a task is fine. at: when it was last seen, in Unix seconds."""
 
     word: str
     text: str
@@ -89,7 +89,7 @@ def task(visit: Visit) -> Page:
 
 
 def _facts(found: Task, signs: Signs, visit: Visit) -> Iterator[tuple[str, str]]:
-    """Yield what `blueque show` says of a task and the page has in no other place: labels and texts."""
+    """Yield the facts of `blueque show` that the page has in no other place: labels and texts."""
     client, site = visit.reader.client, visit.site
     others = own_queues.dependencies(found, client, site)
     cause = own_queues.cause(found, client, site)
@@ -142,7 +142,7 @@ def _plain(text: str) -> str:
 
 
 def pretty(value: Any) -> str | None:
-    """Return a value as people read it, cut: text as it is, all else as JSON on several lines."""
+    """Return a value as people read it, cut: text unchanged, anything else as JSON on several lines."""
     if value is None:
         return None
     is_text = isinstance(value, str)
@@ -164,8 +164,8 @@ def _signs(task: Task, signs: Signs) -> Iterator[Sign]:
 
 
 def stack(task: Task, visit: Visit) -> dict[str, Any] | None:
-    """Return what `blueque stack` shows, as of the last time that anyone asked for it: its text and when
-    it was, or the reason why there is none. None: no one has asked.
+    """Return the last stack that was requested: its text and time, or why there is none. None:
+    there was no request.
     """
     mark, _, reason = task.fields.get("stack", "").partition(" ")
     if not mark or task.status != "started":
@@ -179,7 +179,7 @@ def stack(task: Task, visit: Visit) -> dict[str, Any] | None:
 
 
 def reasons(task: Task, visit: Visit) -> dict[str, Any]:
-    """Return why a task waits, or may run no more, in the words of `blueque why`."""
+    """Return why a task waits, or may no longer run, in the words of `blueque why`."""
     inquiry, found = load_why(visit.reader.inspector, task.id, visit.site.has_handler)
     return {
         "headline": why.headline(inquiry).partition(" in ")[2],
@@ -189,7 +189,7 @@ def reasons(task: Task, visit: Visit) -> dict[str, Any]:
 
 
 def _newest(history: History | None) -> list[tuple[Event, str, str, str]]:
-    """Return the newest events, the last first: what, who, and their facts in words."""
+    """Return the newest events, last first: what, who, and their facts in words."""
     if history is None:
         return []
     return [

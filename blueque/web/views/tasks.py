@@ -37,8 +37,9 @@ FIELDS = ("queue", "text", "error", "key", "group", "tag", "schedule", "node", "
 
 
 class Row(NamedTuple):
-    """A task of the list. since: when it entered its state. ran: for
-    how many seconds its last attempt has. note: its progress or its error."""
+    """A task of the list. since: when it entered its state. ran: for how many seconds its last
+    attempt has run. note: its progress or its error.
+    """
 
     task: Task
     what: str | None
@@ -142,7 +143,7 @@ def _shown(task: Task, visit: Visit) -> Task:
 
 
 def names(ids: Iterable[str], visit: Visit) -> dict[str, str]:
-    """Return what these tasks are, in a few words, at most ten seconds old. Unknown ones are left out."""
+    """Return the names of these tasks, at most ten seconds old. Unknown ones are left out."""
     reader, wanted = visit.reader, tuple(dict.fromkeys(ids))
 
     def look() -> dict[str, str]:
@@ -175,7 +176,7 @@ def _begins(listing: Listing, visit: Visit) -> Mapping[str, Start]:
 
 
 def _acts(wanted: Filter, counts: Mapping[str, int]) -> Iterator[tuple[str, Order, str]]:
-    """Yield what can be ordered for tasks of a list, and for which of them: of all states, or of some."""
+    """Yield the orders for tasks of a list, and for which of them: of all states, or of some."""
     for verb, act in ORDERS.items():
         fit = [state for state in wanted.shown if state in act.states]
         number = sum(counts.get(state, 0) for state in fit)
@@ -199,7 +200,7 @@ def result(task: Task, visit: Visit) -> str | None:
 
 
 def _counts(wanted: Filter, listing: Listing, visit: Visit) -> dict[str, int]:
-    """Return how many tasks of a filter are in each state; empty: that is not known."""
+    """Return how many tasks of a filter are in each state; empty: unknown."""
     if not (wanted.selection.is_any or wanted.node):
         found = visit.reader.counts(matching(wanted.queue, visit))
     elif wanted.shown == STATUSES and not listing.has_more and listing.looked_at is None:
@@ -210,7 +211,7 @@ def _counts(wanted: Filter, listing: Listing, visit: Visit) -> dict[str, int]:
 
 
 def _nothing(wanted: Filter, counts: Mapping[str, int]) -> str:
-    """Return why the list of all tasks that wait or run is empty; empty if there are none at all."""
+    """Return why the list of waiting and running tasks is empty; empty if there are no tasks at all."""
     numbers = {state: number for state, number in counts.items() if number}
     is_over = bool(numbers) and not wanted.states and numbers.keys() <= {*FINISHED}
     return no_open_task(sum(numbers.values())) if is_over else ""
