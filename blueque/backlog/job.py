@@ -130,8 +130,6 @@ class Feeding:
             if is_ours:
                 self._leave()
 
-    # The claim
-
     def _claim(self) -> dict[str, str]:
         """Become the feeder, and return the record. Raises Taken if another one is at work."""
         job = self._job
@@ -164,8 +162,6 @@ class Feeding:
             feeding.end_feed(self._redis, self._ref, None, time.time())
         except RedisAway as error:
             log.info("end_feed feed=%s queue=%s: %s", self._job.feed, self._job.queue, error)
-
-    # Feeding
 
     def _begin(self, record: dict[str, str]) -> None:
         """Go to the place in the record."""
@@ -293,8 +289,6 @@ class Feeding:
         log.info("end_feed feed=%s queue=%s rows=%d", job.feed, job.queue, self.rows)
         self._teller.report(self.rows, share=1.0)
         return True
-
-    # Waiting
 
     def _wait_for_room(self, waiting: int, needed: int) -> None:
         """Wait until the chunk may fit, or until it is time to show that we are alive.

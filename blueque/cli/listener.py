@@ -51,10 +51,9 @@ if TYPE_CHECKING:
     from blueque.settings.contents import Config
     from blueque.settings.resolver import Resolver
 
-# Of which a task inherits the variable, because other programs use it as well.
+# Their variables are inherited by tasks, because other programs use them as well.
 _FOR_ALL = ("host", "spool", "spool_limit", "log_limit", "beat", "lease", "lost_after")
-# A listener that a task starts is another one: it goes by its own options and file, not by the
-# variables of this one.
+# A listener that a task starts has its own options and file, so it must not inherit these variables.
 _NOT_FOR_TASKS = sorted(
     {
         str(variable(table, row.key))
@@ -63,7 +62,7 @@ _NOT_FOR_TASKS = sorted(
         if row.key not in _FOR_ALL
     }
 )
-# What a listener has once, and not for each queue.
+# The settings of a listener that queues do not have.
 _OWN = [row.key for row in LISTENER if row not in QUEUE]
 
 

@@ -99,8 +99,6 @@ class Reserver:
         ours.is_list_unsure = False
         return None
 
-    # Which line
-
     def _choose(self, ours: Registration) -> Task | None:
         """Reserve a task of the first line that has one which can run now."""
         had_marker = ours.has_marker

@@ -101,8 +101,6 @@ class AttemptEnd:
         """End a process that waits for another task and gets none."""
         self._records.end_process(watch)
 
-    # What Redis is told
-
     def _report(
         self, watch: AttemptWatch, record: outcome_record.Record | None, reporter: Reporter
     ) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("blueque")
 
-# errors that may pass
+# errors that may be temporary
 _WAIT_FOR = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
@@ -42,7 +42,7 @@ class CheckpointSync:
         self._path, self._limit = attempt.path, limit
         # the value and whether the directory has files, as of the last look
         self._seen: tuple[Mark | None, bool] | None = None
-        # parts of which Redis may have something; None: not looked at yet
+        # parts that Redis may have; None: not read yet
         self._sent: frozenset[str] | None = None
         self._is_all_sent = self._has_warned = False
 
@@ -71,7 +71,7 @@ class CheckpointSync:
             self._note({name for name in parts if parts[name] is not None})
             try:
                 processor.checkpoint(parts)
-            except InvalidInput as error:  # the task must not wait for keys in order to end
+            except InvalidInput as error:  # missing keys must not delay the end of the task
                 log.error("checkpoint task=%s stays on this host: %s", processor.task.id, error)
         self._seen = seen
 
@@ -231,6 +231,6 @@ def _left_here(spool: Spool, task: Task, known: int, limit: int) -> tuple[str | 
             value = checkpoint.read(old.path, limit)
         if directory is None and os.path.isdir(f"{old.path}/{checkpoint.DIRECTORY}"):
             directory = old.path
-        if old.has_begun():  # else what it was to find may not have come to it yet
+        if old.has_begun():  # else it may not have received its checkpoint
             break
     return value, directory

@@ -218,5 +218,5 @@ def _prune(choices: Choices) -> None:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except KeyboardInterrupt:  # before there is anybody to take nothing new
+    except KeyboardInterrupt:  # before there is a master
         sys.exit(130)

@@ -125,8 +125,6 @@ class Master:
     def _is_leaving(self) -> bool:
         return self._options.on_term == "leave" and self._first == signal.SIGTERM
 
-    # Duties
-
     def _see_to_duties(self, now: float) -> None:
         if now >= self._next_chore:
             self._fork_chore()
@@ -175,8 +173,6 @@ class Master:
         self._signals.after_fork_in_child()
         if self._reload is not None:
             self._reload.check.forget()
-
-    # Signals
 
     def _obey(self, number: int) -> None:
         if number in _ASIDE:
@@ -267,8 +263,6 @@ class Master:
                 reload.replace(Kept(self._started, pause, slots, adopters))
             elif reload.check.pid is None:
                 reload.check.forget()
-
-    # Ends of children
 
     def _reap(self) -> None:
         """Reap children that have ended, and replace them."""

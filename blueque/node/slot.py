@@ -150,8 +150,6 @@ class Slot:
                 return True
         return False
 
-    # Getting a task
-
     def _next_task(self) -> Task | None:
         """Return a reserved task, or None when told to leave or when there is something to adopt."""
         may_take, duty = True, "take"
@@ -239,8 +237,6 @@ class Slot:
         """Wait before the next try for a task, unless an order has come."""
         if self._orders.now is Order.WORK:
             self._waiting.wait(seconds)
-
-    # Running it
 
     def _run(self, task: Task) -> None:
         watch = self._launcher.launch(task)

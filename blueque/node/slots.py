@@ -189,8 +189,6 @@ class Slots:
         running = shown.count(context.BUSY) + len(self._held) + len(others)
         return running, len(self._fork_at) + shown.count(context.NEW)
 
-    # Ends
-
     def forget(self, pid: int) -> float | None:
         """Forget a child that has ended. Return when it was forked, if it held a slot; None: it is no
         listener, or only adopts.
@@ -224,8 +222,6 @@ class Slots:
         log.warning("listener pid=%d ended (%s); starting another", pid, process.describe(code))
         self._fork_at.append(now if now - born > _YOUNG else now + _YOUNG)
         return True
-
-    # Forks
 
     def _fork(self, adopts_only: bool = False) -> None:
         place = min({*range(len(self._places) + 1)} - {*self._places.values()})

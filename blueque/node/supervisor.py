@@ -157,8 +157,6 @@ class Supervisor:
             if self._orders.now is Order.STOP or is_cancelled:
                 watch.hurry()
 
-    # What a beat tells
-
     def _obey(self, watch: AttemptWatch, standing: BeatReply) -> bool:
         """React to the attempt's state in Redis; False when another listener has adopted it."""
         task, ours = watch.task, self._listener.of(watch.task.queue)
@@ -216,8 +214,6 @@ class Supervisor:
             log.warning("task=%s: %s; the next beat will try again", watch.task.id, error)
             return True
         return taken is not None
-
-    # What others have left
 
     def _call_for_adopters(self) -> None:
         """Have the master fork a listener for each attempt that could be adopted here: we are busy."""

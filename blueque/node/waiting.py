@@ -178,8 +178,6 @@ class Waiting:
                 self._orders.obey(number)
         return ready.difference(own)
 
-    # While the connection is in use, there is no beat
-
     def has_answer(self, connection: Connection) -> bool:
         """Wait for the answer to a command; only briefly once an order has come, because Redis may hang."""
         if connection.wait(PROMPT):

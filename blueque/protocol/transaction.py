@@ -49,8 +49,8 @@ from blueque.system.backoff import jitter
 MAX_CONFLICTS = 100
 SLOW_TRY = 0.02  # seconds
 
-# Changes that wait for no replica: a listener makes them again, or nobody is told that they are made.
-# What is built on them waits for them as well: WAIT is about all that came before.
+# Changes that wait for no replica: a listener repeats them, or reports them to no caller. Changes
+# that build on them wait for them as well, because WAIT covers everything before it.
 REPEATED = frozenset(
     {"beat", "checkpoint", "deregister", "log", "note", "pop", "progress", "register", "reserve"}
 )
@@ -184,7 +184,7 @@ def transact(
         if replies is not None:
             return verdict.result(replies) if callable(verdict.result) else verdict.result
         conflicts += 1
-        # The longer a try takes, the more others meet it: many of them at once must not go on so.
+        # Slow tries collide more often, so pause before the next one.
         took = min(time.monotonic() - began, SLOW_TRY)
         redis.sleep(jitter(max(0.001 * min(conflicts, 10), took * min(conflicts, 50))))
     contended = Contended(name, conflicts)

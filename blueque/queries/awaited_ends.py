@@ -56,7 +56,7 @@ class _Ends(Watcher):
         self._missing.pop(task_id, None)
 
     def _note(self, task_id: str, status: str | None) -> bool:
-        if task_id not in self.statuses:  # nobody waits for it any more
+        if task_id not in self.statuses:  # no waiter is left
             return False
         try:
             return super()._note(task_id, status)
@@ -75,7 +75,7 @@ class Waiters:
     def __init__(self, redis: Redis) -> None:
         self.ends = _Ends(redis)
         self.waiting: defaultdict[str, set[Told]] = defaultdict(set)
-        self._news = asyncio.Event()  # somebody waits for another task, or nobody waits any more
+        self._news = asyncio.Event()  # a new task to wait for, or no waiter is left
         self.watching: asyncio.Task[None] | None = None
         self._is_closed = False
 

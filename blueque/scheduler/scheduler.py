@@ -88,8 +88,6 @@ class Scheduler:
         self._lookout.close()
         self.reconnect()
 
-    # The duties, in their order
-
     def _look(self) -> None:
         """Read what has changed, or everything, and wake listeners for what 1.0.0 has enqueued."""
         is_whole = time.monotonic() >= self._look_at_all
@@ -167,8 +165,6 @@ class Scheduler:
                 self._prune_at = time.monotonic() + self._retention.rest
         except Contended as error:  # others do the same
             log.debug("prune: %s", error)
-
-    # When each is due
 
     def _rests(self) -> Iterator[float]:
         """Yield for how many seconds each duty has nothing to do."""

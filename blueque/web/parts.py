@@ -29,7 +29,7 @@ from blueque.web.searches import is_search
 from blueque.web.shared import SLOW, Shared, explained
 from blueque.web.visit import Page, Visit
 
-REFRESH = 60.0  # seconds after which parts are sent of which only durations have changed
+REFRESH = 60.0  # seconds after which parts are sent although only durations have changed
 _ENTRY = re.compile("[0-9]{1,20}-[0-9]{1,20}")
 
 
