@@ -55,10 +55,10 @@ def next_step(task: Task, cause: Task | None) -> str:
     if cause is None or cause.status in (None, "complete"):
         again = f"blueque requeue {short_id(task.id)}"
         if task.error_type == "result" and TooLarge.is_message(task.error or ""):
-            return f"Make the path of a file the result, or raise max_bytes. Then: {again}"
+            return f"Return the path of a file instead, or raise max_bytes. Then: {again}"
         return f"To run it again: {again}"
     if cause.status not in ("failed", "cancelled"):
-        return f"It waits for that task if you run it again: blueque requeue {short_id(task.id)}"
+        return f"If you run it again, it waits for that task: blueque requeue {short_id(task.id)}"
     if cause.id == task.broken_by and group_of(cause.id) is None:
         return f"To run both again: blueque requeue {short_id(cause.id)} {short_id(task.id)}"
     return f"How to run it again: blueque why {short_id(task.id)}"

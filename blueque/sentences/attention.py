@@ -145,11 +145,13 @@ def _of_unclosed(groups: Sequence[Unclosed], now: float) -> Iterator[Concern]:
         sentence = f"it is open, and no task has joined it for {age}: no program has closed it"
         command = hints.of_group("close", group)
         if state == MAKING:
-            sentence = f"it is making, and no task has come for {age}: its producer may have died"
+            sentence = (
+                f"it is being made, and no task was added for {age}: its producer may have died"
+            )
             command = hints.of_group("show", group)
         yield Concern(condition_on(group), "unclosed", sentence, command)
     if len(left) > MOST:
-        sentence = f"{len(left) - MOST:,} more are open or making for long"
+        sentence = f"{len(left) - MOST:,} more have been open or incomplete for long"
         yield Concern("groups", "unclosed", sentence, "blueque group ls")
 
 

@@ -120,7 +120,9 @@ def _after(task: Task, others: Dependencies) -> str | None:
     if not others.conditions:
         return None
     met = sum(each.is_met for each in others.conditions)
-    then = "; cancelled if one cannot be" if task.fields.get("broken") == "cancel" else ""
+    then = (
+        "; cancelled if one can no longer be met" if task.fields.get("broken") == "cancel" else ""
+    )
     lines = [f"{met} of {count(len(others.conditions), 'condition')} met{then}"]
     for each in sorted(others.conditions, key=lambda each: each.is_met):
         other = f" in {each.task.queue}" if each.task.queue else ""

@@ -29,5 +29,5 @@ def of_backfill(name: str, number: int, first: str, last: str, most: int = 0) ->
 
 def backfilled(made: int, planned: int) -> str:
     """Return what a backfill has made."""
-    there = f", {planned - made} were there already" if made < planned else ""
+    there = f", {planned - made} existed already" if made < planned else ""
     return f"{count(made, 'task')} made{there}"

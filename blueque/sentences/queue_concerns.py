@@ -148,9 +148,7 @@ def _of_holders(line: QueueOverview) -> Iterator[Concern]:
     if line.orphans:
         more = " or more" if line.counts.blocked > MAX_BLOCKED else ""
         verb = "waits" if len(line.orphans) == 1 else "wait"
-        sentence = (
-            f"{count(len(line.orphans), 'task')}{more} {verb} for what is gone, and cannot run"
-        )
+        sentence = f"{count(len(line.orphans), 'task')}{more} {verb} for tasks that are gone"
         command = f"blueque why {short_id(line.orphans[0])}"
         yield Concern(line.queue, "held", sentence, command)
     if not line.holders:
@@ -174,11 +172,11 @@ def of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Conce
     """Yield the feeds of a queue whose feeder died, or that have stopped and may be forgotten."""
     for record in records:
         state, since = state_of(record)
-        stands = f"feed {record['feed']} has not moved for {span(None if since is None else now - since)}"
+        stands = f"feed {record['feed']} has made no progress for {span(None if since is None else now - since)}"
         command = hints.of_feed("show", record["feed"], record["queue"])
         has_begun = record.get("rows", "0") != "0"  # else it is mostly a mistyped path
         if state == "stopped" and "node" in record:  # a feeder that ends leaves no name behind
-            sentence = f"{stands}: {short_node(record['node'])} died while it fed it"
+            sentence = f"{stands}: its feeder {short_node(record['node'])} died"
             yield Concern(record["queue"], "feed_stopped", sentence, command)
         elif state == "stopped" and has_begun and since is not None and now - since > LONG_PAUSE:
             yield Concern(

@@ -75,9 +75,9 @@ def coming(seen: ScheduleSeen, is_utc: bool, *, is_brief: bool = False) -> str:
 def outlook(seen: ScheduleSeen, is_utc: bool) -> str:
     """Return what comes next, or that nothing does."""
     if "paused" in seen.record:
-        return f"nothing until: {of_schedule('resume', seen.name)}"
+        return f"paused, to resume: {of_schedule('resume', seen.name)}"
     if "at" not in seen.record:
-        return "nothing comes any more"
+        return "no more tasks"
     return f"next {coming(seen, is_utc)}"
 
 
@@ -207,8 +207,8 @@ def _reasons(
         yield _of_pause(seen)
     elif "at" not in record:
         until = rule.until
-        end = "" if until is None else f" until = {whole(until, zone)} is over"
-        yield Reason("over", f"Nothing comes any more:{end or ' the rule has no time left'}.")
+        end = "" if until is None else f" until = {whole(until, zone)} has passed"
+        yield Reason("over", f"It makes no more tasks:{end or ' the rule has no more times'}.")
     elif seen.overdue > LATE:
         listener = f"listener of {record.get('queue')}"
         who = f"no {listener} has either" if is_minded else f"there is no {listener}"
@@ -237,19 +237,19 @@ def _of_last(
         return
     last = _decided(recent)[0]
     when = clock(last.until or last.planned, zone, seen.now)
-    how_often = f", as the {times - 1} before it" if times > 1 else ""
-    sentence = f"The last one, of {when}, was {what}{how_often}: {why_not(last)}."
+    how_often = f", like the {times - 1} before it" if times > 1 else ""
+    sentence = f"The last planned time, {when}, was {what}{how_often}: {why_not(last)}."
     help = of_schedule("history", name)
     if last.task is not None and last.task == seen.record.get("current") and seen.status in OPEN:
         since = "" if seen.since is None else f" for {span(seen.now - seen.since)}"
         doing = "running" if seen.status == "started" else seen.status
-        sentence += f" It has been {doing}{since}."
+        sentence += f" That task has been {doing}{since}."
         help = f"blueque {'show' if seen.status == 'started' else 'why'} {last.task}"
         if not is_minded and seen.status == "pending":
             sentence += f" No listener serves {seen.record.get('queue')}."
     elif last.task == seen.record.get("current") and seen.status in FINISHED:
         is_coming = "at" in seen.record and "paused" not in seen.record
-        sentence += f" It has ended meanwhile{', so the next one comes' if is_coming else ''}."
+        sentence += f" That task has ended{', so the next one will be made' if is_coming else ''}."
     yield Reason(what, sentence, help)
 
 
@@ -259,9 +259,9 @@ def why_not(occurrence: Occurrence) -> str:
         return f"by {occurrence.by}"
     words = {
         "overlap": f"{short_id(occurrence.task or '')} had not ended ({occurrence.status})",
-        "window": "it was older than the window when a scheduler came",
+        "window": "it was older than the window when a scheduler looked",
         "catch_up": "it was late, and catch_up left it out",
         "paused": "the schedule was paused",
-        "changed": "the rule was changed first",
+        "changed": "the rule was changed before it",
     }
     return words.get(occurrence.why or "", occurrence.why or "")

@@ -63,13 +63,13 @@ def _failing(schedule: Watched, now: float, served: Collection[str]) -> str | No
 def _left_out(schedule: Watched, now: float, served: Collection[str]) -> str | None:
     if schedule.left_out < MANY or schedule.paused is not None:
         return None
-    more = ", or more" if schedule.is_more else ""
-    return f"no task came of its last {schedule.left_out} planned times{more}"
+    more = " or more" if schedule.is_more else ""
+    return f"its last {schedule.left_out}{more} planned times made no task"
 
 
 _JUDGEMENTS = (
     Judgement("schedule_overdue", _overdue, "overdue"),
-    Judgement("schedule_ahead", ahead, "decided for times to come"),
-    Judgement("schedule_failing", _failing, "with tasks that fail each time", "history"),
-    Judgement("schedule_left_out", _left_out, "without a task for the last times", "history"),
+    Judgement("schedule_ahead", ahead, "with times too far ahead"),
+    Judgement("schedule_failing", _failing, "with tasks that fail", "history"),
+    Judgement("schedule_left_out", _left_out, "that make no tasks", "history"),
 )

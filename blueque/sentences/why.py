@@ -44,10 +44,10 @@ def headline(inquiry: Inquiry, name: str | None = None) -> str:
     if lasts and task.status in _ENDED:
         return f"{which} {_ENDED[task.status]}{lasts.replace(' for', '')} ago."
     place = ""
-    if task.status == "pending" and inquiry.before == 0:  # else a reason says it
+    if task.status == "pending" and inquiry.before == 0 and inquiry.length > 1:
         place = f", the first of {inquiry.length:,} {ALIKE}"
     verb = "has been" if lasts else "is"
-    return f"{which} {verb} {task.status}{lasts}{place}."
+    return f"{which} {verb} {'running' if task.status == 'started' else task.status}{lasts}{place}."
 
 
 def reasons(inquiry: Inquiry, is_utc: bool = False) -> list[Reason]:
@@ -70,7 +70,7 @@ def _start_before(inquiry: Inquiry, is_utc: bool) -> Iterator[Reason]:
     if left > 0:
         sentence = f"It {then} if it has not started before {when}, in {span(left)}."
     else:
-        sentence = f"It has not started before {when}: it {then} within a minute, by a scheduler or a listener."
+        sentence = f"It has not started before {when}: it {then} within a minute."
     yield Reason("start_before", sentence)
 
 
@@ -119,7 +119,7 @@ def _interrupted(inquiry: Inquiry) -> Iterator[Reason]:
     """Return that its last attempt ended because a person interrupted it."""
     order = inquiry.task.fields.get("interrupt")
     if order is not None and order == inquiry.task.fields.get("finished_by"):
-        sentence = f"It was interrupted {asked_when(inquiry)}. It runs again, at no cost."
+        sentence = f"It was interrupted {asked_when(inquiry)}. It runs again; this does not count as a failure."
         yield Reason("interrupted", sentence)
 
 

@@ -34,7 +34,7 @@ def blocked(inquiry: Inquiry) -> Iterator[Reason]:
     yield from _gone(inquiry, [each for each in conditions if each.verdict == "-gone"])
     for each in conditions:
         if each.verdict == "-complete":
-            sentence = f"It is needed only if {_name(each.task)} fails, but that is complete."
+            sentence = f"It runs only if {_name(each.task)} fails, but that task is complete."
             yield Reason("unneeded", f"{sentence} A scheduler or a listener cancels it now.")
     waited = [each for each in conditions if each.verdict is None and not each.is_broken]
     for each in waited:
@@ -58,7 +58,7 @@ def broken_by(inquiry: Inquiry) -> Reason | None:
     cause, command = above[-1], how_to_mend([task, *above])
     if _has_ended_badly(cause):
         ended = how_it_ended(parent, inquiry.causes)
-        sentence = f"It was cancelled because {_name(parent)}, for which it waited, {ended}."
+        sentence = f"It was cancelled because {_name(parent)}, which it waited for, {ended}."
         return Reason("ended", f"{sentence} {_AGAIN}", command)
     stands = f"That task is {cause.status or 'gone'} now."
     if cause.status not in (None, "complete") and group_of(cause.id) is not None:
@@ -132,13 +132,11 @@ def _of_workflow(inquiry: Inquiry) -> Iterator[Reason]:
     group = inquiry.task.fields.get("group", "")
     name, show = clean(group), f"blueque group show {shlex.quote(group)}"
     if inquiry.workflow == MAKING:
-        sentence = f"Its workflow {name} is making: until all of its tasks are there, none runs."
+        sentence = f"Its workflow {name} is being made: none of its tasks runs until all are there."
         more = "If its producer has died, commit the same workflow again, or cancel this one."
         yield Reason("unfinished", f"{sentence} {more}", show)
     elif inquiry.dependencies.is_gated and inquiry.workflow is None:
-        sentence = (
-            f"The record of its workflow {name} is gone: it is not known whether that was complete."
-        )
+        sentence = f"The record of its workflow {name} is gone, so it may not have been complete."
         yield Reason("unfinished", sentence, f"blueque cancel {inquiry.task.id}")
     elif inquiry.dependencies.is_gated:
         what = "A listener or a scheduler puts it in line, or cancels it if the workflow was cancelled."
@@ -150,27 +148,23 @@ def _group(inquiry: Inquiry, group: Task) -> Reason:
     sentence = f"It waits for {group.id}: {members_of(group)}."
     if group.fields.get("state") != "open":
         return Reason("group", sentence, f"blueque graph {inquiry.task.id}")
-    more = "The group is open, and does not end before it is closed."
-    who = "Its producer does that; if the producer has died, close it yourself."
+    more = "The group is open, and ends only after it is closed."
+    who = "Its producer closes it; if that has died, close it yourself."
     command = f"blueque group close {shlex.quote(group_of(group.id) or '')}"
     return Reason("group", f"{sentence} {more} {who}", command)
 
 
 def _broken(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:
     is_cancelled = inquiry.task.fields.get("broken") == "cancel"
-    then = (
-        "" if not is_cancelled else " A scheduler or a listener cancels it now, as it was made to."
-    )
+    then = " A scheduler or a listener cancels it now." if is_cancelled else ""
     for each in found[:MOST_NAMES]:
         ended = how_it_ended(each.task, inquiry.causes)
-        sentence = f"{_name(each.task)}, for which it waits, {ended}."
+        sentence = f"{_name(each.task)}, which it waits for, {ended}."
         above = [each.task, *inquiry.causes.get(each.task.id, [])]
         code = "group" if group_of(each.task.id) is not None else "broken"
         yield Reason(code, f"{sentence}{then}", how_to_mend(above))
     if len(found) > MOST_NAMES:
-        sentence = (
-            f"{len(found) - MOST_NAMES:,} more for which it waits have failed or were cancelled."
-        )
+        sentence = f"{len(found) - MOST_NAMES:,} more that it waits for failed or were cancelled."
         yield Reason("broken", sentence, f"blueque graph {inquiry.task.id}")
 
 
@@ -178,13 +172,13 @@ def _broken_above(inquiry: Inquiry) -> Iterator[Reason]:
     """Yield what holds up the tasks that it waits for."""
     found = {task.id: (parent, task) for parent, tasks in inquiry.broken.items() for task in tasks}
     for parent, task in [*found.values()][:MOST_NAMES]:
-        whose = f"for which {short_id(parent)} waits"
+        whose = f"which {short_id(parent)} waits for"
         above = [task, *inquiry.causes.get(task.id, [])]
         command = f"blueque graph {parent}" if above[-1].status is None else how_to_mend(above)
         sentence = f"{_name(task)}, {whose}, {how_it_ended(task, inquiry.causes)}."
         yield Reason("broken", sentence, command)
     if len(found) > MOST_NAMES:
-        sentence = f"{len(found) - MOST_NAMES:,} more hold up tasks for which it waits."
+        sentence = f"{len(found) - MOST_NAMES:,} more hold up tasks that it waits for."
         yield Reason("broken", sentence, f"blueque graph {inquiry.task.id}")
 
 
@@ -195,7 +189,7 @@ def _gone(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:
     more = f" and {len(found) - MOST_NAMES:,} more" if len(found) > MOST_NAMES else ""
     verb = "is gone" if len(found) == 1 else "are gone"
     how = "how that ended" if len(found) == 1 else "how these ended"
-    sentence = f"{names}{more}, for which it waits, {verb}: it is not known {how}."
+    sentence = f"{names}{more}, which it waits for, {verb}: it is not known {how}."
     drop = "".join(f" --from {shlex.quote(each.task.id)}" for each in found[:MOST_NAMES])
     yield Reason("parent_gone", sentence, f"blueque move {inquiry.task.id} --unblock{drop}")
 
@@ -247,11 +241,11 @@ def _silence_of(inquiry: Inquiry, task: Task) -> str:
 def _ripe(inquiry: Inquiry) -> Reason:
     conditions = inquiry.dependencies.conditions
     if not conditions:
-        sentence = "It is blocked, but it is not recorded for which tasks it waits."
+        sentence = "It is blocked, but the tasks that it waits for are not recorded."
         return Reason("missing", sentence, "blueque doctor")
     ends = [each.task.finished or each.task.updated or 0.0 for each in conditions]
     since = inquiry.now - max([*ends, inquiry.task.updated or 0.0])
-    what = "All tasks for which it waits have ended as they had to"
+    what = "All tasks that it waits for have ended as required"
     if since <= RIPE:
         return Reason("blocked", f"{what}: a listener or a scheduler puts it in line now.")
     sentence = f"{what}, {span(since)} ago, but it was not put in line: no scheduler runs."

@@ -72,9 +72,10 @@ def _of_misfit(inquiry: Inquiry, needs: Sequence[tuple[str, int]], nodes: Sequen
             how = "Add it to the file of keys of a listener: `keys` in [payloads] of its blueque.toml."
             return Reason("never_fits", f"{sentence} {how}", None)
     most = {name: max(_has(node).get(name, 0) for node in nodes) for name, _ in needs}
-    best = hints.amounts([pair for pair in most.items() if pair[1]]) or "none"
+    best = hints.amounts([pair for pair in most.items() if pair[1]])
+    best = best and f": the most is {best}"
     options = " ".join(f"--resource {name}={hints.amount(number)}" for name, number in needs)
-    sentence = f"It needs {hints.amounts(needs)}, and no listener of {inquiry.task.queue} has that much: the most is {best}."
+    sentence = f"It needs {hints.amounts(needs)}, and no listener of {inquiry.task.queue} has that much{best}."
     return Reason(
         "never_fits",
         f"{sentence} Start one on a host that has it, with {options}, or cancel the task.",

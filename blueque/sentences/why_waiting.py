@@ -15,7 +15,7 @@ from blueque.text.eta import roughly
 from blueque.text.format import count, span
 from blueque.text.terminal import short_node
 
-ALIKE = "of its priority and needs"  # the tasks of one line
+ALIKE = "with its priority and needs"  # the tasks of one line
 LONG = 15.0  # seconds after which an idle listener should have taken a task
 
 

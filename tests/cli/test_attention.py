@@ -473,16 +473,11 @@ def test_a_schedule_that_does_what_people_want_needs_no_attention(values):
             "show",
         ),
         ({"failures": 3}, "schedule_failing", "its last 3 tasks have failed", "history"),
-        (
-            {"left_out": 3},
-            "schedule_left_out",
-            "no task came of its last 3 planned times",
-            "history",
-        ),
+        ({"left_out": 3}, "schedule_left_out", "its last 3 planned times made no task", "history"),
         (
             {"left_out": 5, "is_more": True},
             "schedule_left_out",
-            "no task came of its last 5 planned times, or more",
+            "its last 5 or more planned times made no task",
             "history",
         ),
     ],
@@ -557,7 +552,7 @@ def test_only_what_no_person_has_left_out_since_a_task_came_needs_attention(
 ):
     cli.rpush("blueque_occurrences_hourly", *texts)
 
-    words = f"no task came of its last {left_out} planned times"
+    words = f"its last {left_out} planned times made no task"
     assert seen(client).get("schedule_left_out") == (words if left_out >= 3 else None)
 
 
@@ -609,7 +604,7 @@ def test_a_number_that_is_only_the_least_says_so(client, cli):
 
     sentence = seen(client)["schedule_left_out"]
 
-    assert sentence == "no task came of its last 5 planned times, or more"
+    assert sentence == "its last 5 or more planned times made no task"
 
 
 def test_a_schedule_that_a_clock_of_redis_took_ahead_is_said(client, cli, hourly):

@@ -173,7 +173,7 @@ def test_show_says_what_became_of_a_condition_that_was_decided_before(run, redis
 
     one, two = run("show", "child-1").stdout, run("show", "child-2").stdout
 
-    assert "after       1 of 2 conditions met; cancelled if one cannot be\n" in one
+    assert "after       1 of 2 conditions met; cancelled if one can no longer be met\n" in one
     assert "any-1 in video: was failed, is pending\n" in one
     assert "bad-1 in video: failed, no longer needed\n" in two
 
@@ -215,9 +215,9 @@ def test_why_names_the_failed_task_and_the_command_that_runs_it_again(why, redis
     codes, text = why("child-1")
 
     assert codes == ["broken"] * 4 + ["blocked"]
-    assert "1. bad-1, for which it waits, has failed: exit code 1.\n" in text
+    assert "1. bad-1, which it waits for, has failed: exit code 1.\n" in text
     assert "blueque requeue bad-1\n" in text
-    assert "4. 2 more for which it waits have failed or were cancelled.\n" in text
+    assert "4. 2 more that it waits for failed or were cancelled.\n" in text
     assert "It waits for 1 of 6 tasks: next-1, pending for" in text
 
 
@@ -230,7 +230,7 @@ def test_why_names_the_failed_task_that_holds_up_what_it_waits_for(why, redis):
     codes, text = why("child-1")
 
     assert codes == ["broken", "blocked"]
-    assert "1. bad-1, for which low-1 waits, has failed: exit code 1.\n" in text
+    assert "1. bad-1, which low-1 waits for, has failed: exit code 1.\n" in text
     assert "blueque requeue bad-1\n" in text
     assert re.search(r"2\. It waits for low-1, blocked for [\d.]+ s\.\n", text)
 
@@ -319,9 +319,9 @@ def test_why_says_that_a_group_has_not_ended_well(why, run, redis, night):
     told, ended, below = why("child-1"), why("child-2"), why("leaf-1")
 
     how = "has failed: 3 of 3 tasks have ended, 1 of them without success."
-    assert told[0] == ["group"] and f"group night-1, for which it waits, {how}" in told[1]
-    assert f"It was cancelled because group night-1, for which it waited, {how}" in ended[1]
-    assert f"group night-1, for which child-1 waits, {how}" in below[1]
+    assert told[0] == ["group"] and f"group night-1, which it waits for, {how}" in told[1]
+    assert f"It was cancelled because group night-1, which it waited for, {how}" in ended[1]
+    assert f"group night-1, which child-1 waits for, {how}" in below[1]
     assert run("move", "--unblock", "child-1", "--from", "night-1").stdout == "child-1  pending\n"
 
 
@@ -344,7 +344,7 @@ def test_why_says_by_whom_the_other_task_was_cancelled(why, redis):
     codes, text = why("child-1")
 
     assert codes == ["broken"]
-    assert "gone-1, for which it waits, was cancelled by ada.\n" in text
+    assert "gone-1, which it waits for, was cancelled by ada.\n" in text
 
 
 def test_why_says_that_a_task_is_gone_and_how_to_go_on_without_it(why, run, redis, cli):
@@ -356,7 +356,7 @@ def test_why_says_that_a_task_is_gone_and_how_to_go_on_without_it(why, run, redi
     codes, text = why("child-1")
 
     assert codes == ["parent_gone"]
-    assert "gone-1, for which it waits, is gone: it is not known how that ended.\n" in text
+    assert "gone-1, which it waits for, is gone: it is not known how that ended.\n" in text
     command = text.splitlines()[-1].split()
     assert command == ["blueque", "move", "child-1", "--unblock", "--from", "gone-1"]
     assert run(*command[1:]).stdout == "child-1  pending\n"
@@ -395,7 +395,7 @@ def test_why_says_that_it_is_not_needed(why, redis, cli):
     codes, text = why("child-1")
 
     assert codes == ["unneeded"]
-    assert "It is needed only if next-1 fails, but that is complete." in text
+    assert "It runs only if next-1 fails, but that task is complete." in text
 
 
 def test_why_of_what_was_cancelled_because_of_another_task_names_that_one(why, redis):
@@ -408,7 +408,7 @@ def test_why_of_what_was_cancelled_because_of_another_task_names_that_one(why, r
     _, again = why("child-1")
 
     assert codes == ["ended"]
-    assert "It was cancelled because bad-1, for which it waited, has failed: exit code 1." in text
+    assert "It was cancelled because bad-1, which it waited for, has failed: exit code 1." in text
     assert text.endswith("blueque requeue bad-1 child-1\n")
     assert "That task is pending now." in again and again.endswith("blueque requeue child-1\n")
 

@@ -472,7 +472,7 @@ def test_a_feeder_that_was_killed_on_this_host_is_seen_at_once(start, run, cli):
     ]
 
     assert " stopped " in row
-    assert "died while it fed it" in run(verb=("status",)).printed
+    assert "its feeder" in run(verb=("status",)).printed
 
 
 def test_status_and_group_show_what_is_fed_from_where_how_far_by_whom_and_since_when(
@@ -507,14 +507,14 @@ def test_status_and_group_show_what_is_fed_from_where_how_far_by_whom_and_since_
         (
             {},
             "stopped 1 h 40 m -",
-            "! video: feed f has not moved for 1 h 40 m: no program feeds it\n  blueque group show f -q video\n",
+            "! video: feed f has made no progress for 1 h 40 m: no program feeds it\n  blueque group show f -q video\n",
         ),
         ({"updated": "3000"}, "stopped 50 m -", ""),
         ({"rows": "0"}, "stopped 1 h 40 m -", ""),
         (
             {"token": "t", "node": "ws_7", "updated": "3600"},
             "stopped 40 m ws_7",
-            "! video: feed f has not moved for 40 m: ws_7 died while it fed it\n",
+            "! video: feed f has made no progress for 40 m: its feeder ws_7 died\n",
         ),
         ({"token": "t", "node": "ws_7", "since": "0", "is": "alive"}, "feeding 1 h 40 m ws_7", ""),
         (

@@ -268,7 +268,7 @@ def test_why_says_that_the_workflow_is_not_complete(run, redis, client, task):
     reason = json.loads(run("why", task, "--json").stdout)["reasons"][0]
 
     assert reason["code"] == "unfinished"
-    assert reason["sentence"].startswith("Its workflow night is making: until all")
+    assert reason["sentence"].startswith("Its workflow night is being made: none")
     assert reason["command"] == "blueque group show night"
     for verb in (("show", task), ("graph", task), ("why", task)):
         assert "gate" not in run(*verb).stdout
@@ -476,7 +476,7 @@ def test_status_names_the_groups_whose_producers_may_have_died(run, redis, clien
         "group stopped": "blueque group close stopped",
     }
     assert "! group a night: it is open, and no task has joined it for 1 d 1 h" in text
-    assert "! group flow: it is making, and no task has come for 2 h" in text
+    assert "! group flow: it is being made, and no task was added for 2 h" in text
     assert run("status", "--check").returncode == 75
 
 
@@ -487,7 +487,7 @@ def test_of_many_groups_that_nobody_closed_three_are_named(run, redis):
     text = run("status").stdout
 
     assert text.count("no program has closed it") == 3
-    assert "! groups: 2 more are open or making for long\n  blueque group ls" in text
+    assert "! groups: 2 more have been open or incomplete for long\n  blueque group ls" in text
 
 
 @pytest.fixture

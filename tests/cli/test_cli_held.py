@@ -107,14 +107,14 @@ def test_why_says_because_of_what_the_other_task_was_cancelled(run, redis, casca
     text = run("why", "held-1").stdout
 
     because = "was cancelled because bad-1 has failed: exit code 3.\n  blueque requeue bad-1 mid-1 low-1\n"
-    assert f"  low-1, for which it waits, {because}" in text
+    assert f"  low-1, which it waits for, {because}" in text
 
 
 def test_the_advice_leaves_out_a_parent_that_is_in_line_again(run, redis, cascade):
     protocol.requeue(redis, "video", "bad-1", "mark", time.time())
 
     shown = run("show", "mid-1").stdout
-    assert shown.endswith("It waits for that task if you run it again: blueque requeue mid-1\n")
+    assert shown.endswith("If you run it again, it waits for that task: blueque requeue mid-1\n")
     assert "bad-1. That task is pending now." in run("why", "low-1").stdout
     assert run("why", "low-1").stdout.endswith("blueque requeue mid-1 low-1\n")
 
@@ -408,5 +408,5 @@ def test_the_status_says_which_tasks_wait_for_what_is_gone(run, redis, cli):
     shown = run("status")
     concerns = json.loads(run("status", "--json").stdout)["attention"]
 
-    assert "2 tasks wait for what is gone, and cannot run" in shown.stdout
+    assert "2 tasks wait for tasks that are gone" in shown.stdout
     assert [each["code"] for each in concerns].count("held") == 1

@@ -193,7 +193,7 @@ def test_large_numbers_have_commas_but_not_in_what_is_copied(ls, url):
     last = queue.enqueue(1199)
 
     assert ls("--ids", "--limit", "1")[2] == ["(1,199 more: --limit 1200)"]
-    assert "It is number 1,200 of 1,200 of its priority" in "\n".join(ls(last, verb="why")[1])
+    assert "It is number 1,200 of 1,200 with its priority" in "\n".join(ls(last, verb="why")[1])
 
 
 def test_a_key_that_is_no_text_is_refused_in_a_sentence(run, queue):

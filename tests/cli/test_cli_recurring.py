@@ -101,7 +101,7 @@ def test_replace_says_what_has_changed_and_gives_the_rest_its_default(run, night
     assert (after.rule.cron, after.rule.every, after.parameters) == (None, 7200, "null")
     run("schedule", "pause", "nightly")
     paused = run(*words, "--priority", "5", "--until", "2090-01-01")
-    until = "nothing until: blueque schedule resume nightly\n"
+    until = "paused, to resume: blueque schedule resume nightly\n"
     assert paused.stdout == f"nightly  changed: until, priority; {until}"
     reset = "Not given, and now at the default: until 3786912000"
     assert reset in (told := run(*words).stderr) and "priority 5 -> default" in told
@@ -210,7 +210,7 @@ def test_show_says_that_its_end_is_past(run, nightly, cli):
 
     sentence = reasons(run, "nightly")["over"]["sentence"]
 
-    assert sentence == ("Nothing comes any more: until = Tue 2023-11-14 23:13:20 CET is over.")
+    assert sentence == ("It makes no more tasks: until = Tue 2023-11-14 23:13:20 CET has passed.")
 
 
 def test_show_says_that_neither_scheduler_nor_listener_makes_its_task(run, nightly, client, cli):
@@ -246,7 +246,7 @@ def test_show_says_which_task_runs_instead(run, client, cli):
 
     found = reasons(run, "hourly")["skipped"]
 
-    assert f"{task} had not ended (started). It has been running for " in found["sentence"]
+    assert f"{task} had not ended (started). That task has been running for " in found["sentence"]
     assert found["command"] == f"blueque show {task}"
     listener.leave()
 
@@ -279,8 +279,8 @@ def test_show_says_that_the_next_one_comes_only_if_it_does(run, client, cli, end
 
     sentence = reasons(run, "hourly")["skipped"]["sentence"]
 
-    rest = "" if end else ", so the next one comes"
-    assert sentence.endswith(f" It has ended meanwhile{rest}.")
+    rest = "" if end else ", so the next one will be made"
+    assert sentence.endswith(f" That task has ended{rest}.")
 
 
 def test_times_have_seconds_if_they_are_not_zero(run, client, cli):
@@ -411,7 +411,7 @@ def test_times_in_a_table_are_all_to_the_second_if_one_is(run, client, cli):
 
     assert header.split() == ["PLANNED", "WHAT", "TASK", "STATE", "WHY"]
     assert row.startswith("Thu 1970-01-01 01:00:00 UTC  missed 4")
-    assert row.endswith("when a scheduler came, until 01:00:30")
+    assert row.endswith("when a scheduler looked, until 01:00:30")
     assert {line.split()[2].count(":") for line in dry} == {2}
 
 
@@ -427,7 +427,7 @@ def test_backfill_makes_each_planned_time_once(run, client):
     more = run("schedule", "trigger", "daily", *since("2026-01-01T00:00Z", "2026-01-05T00:00Z"))
 
     assert few.stdout == "daily  4 tasks made\n"
-    assert more.stdout == "daily  1 task made, 4 were there already\n"
+    assert more.stdout == "daily  1 task made, 4 existed already\n"
     assert few.stderr == (
         "4 planned times from Thu 2026-01-01 00:00 UTC to Sun 2026-01-04 00:00 UTC\n"
     )

@@ -127,7 +127,7 @@ def test_a_result_that_was_too_large_is_not_only_run_again(shown, cli, is_least)
     too_large = str(TooLarge("the result", 5_000_000, 1_048_576, is_least))
     fields = {"status": "failed", "error_type": "result", "error": too_large}
     cli.hset("blueque_task_abcd-1", mapping=fields)
-    assert re.search(r"next +Make the path of a file the result, or raise", shown("abcd-1"))
+    assert re.search(r"next +Return the path of a file instead, or raise", shown("abcd-1"))
 
     cli.hset("blueque_task_abcd-1", "error", "the result: object is not JSON serializable")
     assert re.search(r"next +To run it again: blueque requeue abcd-1", shown("abcd-1"))

@@ -108,7 +108,7 @@ def test_why_says_when_a_task_may_start_and_when_the_first_of_its_holders_ends(r
     found = json.loads(run("why", task, "--json").stdout)
 
     assert f"{task} (intro) in video has been pending" in text
-    assert "of its priority and needs. It may start in ~10 m." in text
+    assert " s. It may start in ~10 m." in text
     assert "it can start when one of these ends, the first in ~10 m." in text
     (reason,) = found["reasons"]
     assert (reason["code"], round(reason["free_in_seconds"] / 60)) == ("busy", 10)
