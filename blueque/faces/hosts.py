@@ -32,5 +32,5 @@ def of_drain(nodes: Sequence[Node]) -> str:
     """Return what happens if these listeners drain: a sentence without capital and full stop."""
     # a listener of several queues counts once
     listeners, busy = {node.id for node in nodes}, {node.id for node in nodes if node.held}
-    after = f"{len(busy)} of them after the task they have"
+    after = f"{len(busy)} of them after their task"
     return f"{count(len(listeners), 'listener')} would exit, {after}"

@@ -64,7 +64,7 @@ def run_times(counts: Mapping[int, int], spread: Spread | None) -> Markup:
     """Return how many tasks ran for how long."""
     title = "Run times of all days"
     if not counts or spread is None:
-        return figure(title, "not known of any task")
+        return figure(title, "not known for any task")
     bins = Bins(counts)
     places, everything = len(bins.counts), sum(bins.counts)
     scale, bars = Counts(max(bins.counts), 3), []
@@ -137,7 +137,7 @@ def _durations(
     """Return median, 90 % and 99 % by day on a logarithmic axis; a day without tasks is a gap."""
     spreads = {group.day or 0: spread for group in groups if (spread := of(group)) is not None}
     if not spreads:
-        return figure(title, "not known of any task")
+        return figure(title, "not known for any task")
     days = Days(axis[0].day or 0, axis[-1].day or 0)
     scale = Durations(
         [seconds for spread in spreads.values() for seconds in (spread.p50, spread.p99)]

@@ -85,10 +85,9 @@ def _notes(summary: Summary) -> Iterator[str]:
         yield "Run times are those of attempts that completed."
     elif unknown > 0:
         yield (
-            f"Of {count(unknown, 'task')} that ended it is not known when they started (Blueque 1.0.0 does not record "
-            "it): they are counted, but not among the times."
+            f"{count(unknown, 'task')} of Blueque 1.0.0 without a time of start: counted, but not among the times."
         )
     if total.others:
         yield f"{count(total.others, 'task')} had not ended."
     if summary.strays:
-        yield f"{count(summary.strays, 'task')} of no day, or of one over a year from all others: counted, but not drawn."
+        yield f"{count(summary.strays, 'task')} without a day, or over a year from all others: counted, but not drawn."

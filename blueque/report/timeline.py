@@ -95,12 +95,10 @@ def says(timeline: Timeline) -> str:
     since, until = stamp(timeline.since, length), stamp(timeline.until, length)
     told = f"{runs} on {count(len(timeline.hosts), 'host')}, {since} to {until} UTC. "
     if timeline.bars:
-        told += (
-            "Each bar is a run; those too short and too close to be told apart are drawn as one. "
-        )
-        told += "What ran at the same time is drawn one below the other."
+        told += "Each bar is a run; short runs that are close together are drawn as one. "
+        told += "Runs at the same time are drawn below each other."
     else:
-        told += "Too many to draw one by one: the height is how many ran at the same time, on average over "
+        told += "There are too many runs to draw each: the height is their average number at a time, over "
         told += f"{span(timeline.step)}; each host has a scale of its own."
     return told + (
         f" {count(timeline.more, 'host')} with less work left out." if timeline.more else ""

@@ -80,7 +80,9 @@ class Guard:
 
     def _refusal(self, scope: Scope, path: str) -> Response | None:
         if self.site.hosts and not access.is_host_known(scope, self.site.hosts):
-            return PlainTextResponse("This server does not have the name in the address.", 421)
+            return PlainTextResponse(
+                "This server does not allow the host name in the address: see --host-name.", 421
+            )
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MOST_URL:
             return PlainTextResponse("The address is too long.", 414)
         if scope["method"] not in SAFE and not access.is_own(scope, scope["viewer"]):

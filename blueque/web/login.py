@@ -51,11 +51,11 @@ class Login:
         there = form.get("next", "/")
         if "token" in form:  # too long to be guessed, and soon compared: it waits for nothing
             viewer = _logged(self._logins.viewer_of(form["token"]), address)
-            return self._answer(request, there, viewer, "This is not the token.")
+            return self._answer(request, there, viewer, "This token is wrong.")
         if self._logins.wrong.is_blocked(address, form.get("name", "")):
             return self._page(request, there, TOO_MANY, 429)
         if self._turn.statistics().tasks_waiting >= MOST_WAITING:
-            return self._page(request, there, "Too many want to log in: wait a minute.", 503)
+            return self._page(request, there, "Too many people are logging in: wait a minute.", 503)
         try:
             viewer = await anyio.to_thread.run_sync(
                 self._entering, form, address, limiter=self._turn

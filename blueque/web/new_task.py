@@ -35,13 +35,13 @@ Form = Mapping[str, str]
 # The fields of a new task that most do without: name, label, and an example.
 LABELS = (
     ("title", "Title", ""),
-    ("key", "Key; the same key is the same task", ""),
+    ("key", "Key; a key makes one task only", ""),
     ("tags", "Tags", "night customer:17"),
 )
 NEEDS = (
     ("priority", "Priority, -100 to 100; higher is first", "0"),
-    ("resources", "What its host must have free", "gpu=1 memory=8GiB"),
-    ("lock", "Lock; of the tasks with it one runs at a time, or N", "licence=3"),
+    ("resources", "Resources that it needs", "gpu=1 memory=8GiB"),
+    ("lock", "Lock; one task with it runs at a time, or N", "licence=3"),
 )
 LIMITS = (
     ("retry", "Retries after a failure", "3"),
@@ -130,7 +130,7 @@ def _make(visit: Visit, form: Form) -> TaskId:
     for word in (HIDDEN, *PayloadRefused.words):
         if word in text:
             shown = word.strip("[: ]")
-            raise InvalidInput(f"some values are hidden: write them in place of [{shown}]")
+            raise InvalidInput(f"some values are hidden: enter them in place of [{shown}]")
     parameters = as_json(text.encode()) if text.strip() else None
     options, eta = _options(form), _due(visit, form)
     if "key" not in options:

@@ -167,8 +167,8 @@ def doctor_of(visit: Visit) -> Content:
     """Return the findings of the last scan of every key. Raises HTTPException if there was none lately."""
     scan, site = visit.reader.scan.seen(), visit.site
     if scan is None or scan.report is None:
-        why = scan.trouble if scan and scan.trouble else "Nothing has looked at every key lately"
-        raise HTTPException(404, f"{why.rstrip('.')}: POST /doctor does.")
+        why = scan.trouble if scan and scan.trouble else "There was no check of every key lately"
+        raise HTTPException(404, f"{why.rstrip('.')}: start one with POST /doctor.")
     mine = [each for each in scan.report.findings if not site.queues or site.has(each.queue)]
     report = scan.report._replace(findings=mine)
     found = Doctor(visit.reader.client.connections, site.serve).check()
@@ -195,7 +195,7 @@ def _group(visit: Visit) -> Content:
 
 def _tags(visit: Visit) -> Content:
     if visit.site.queues:
-        raise HTTPException(404, "Tags are of the tasks of all queues, and this page has not all.")
+        raise HTTPException(404, "Tags span all queues, and this page shows only some.")
     limit = visit.number("limit", 50, 1, MOST)
     return of_groups.of_tags(*visit.reader.inspector.tags(visit.one("prefix"), limit))
 

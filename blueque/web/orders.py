@@ -113,7 +113,7 @@ def _order_of_program(visit: Visit, verb: str, form: Form) -> dict[str, Any]:
     if done.trouble:
         raise HTTPException(503, f"{len(done.outcomes):,} done, then it stopped: {done.trouble}")
     left_out = {*ids} - {task.id for task in tasks}
-    refusal = "it is not in a state for that"
+    refusal = "its state does not allow that"
     refused = [Outcome(Task(name, {}), "", refusal) for name in sorted(left_out)]
     more: dict[str, Any] = {"dry_run": False} if order.selects else {}
     return more | {
@@ -195,9 +195,9 @@ def _mistake(order: Order, number: int, form: Form) -> str:
     """Return why an order for so many tasks is not given; empty: nothing is wrong."""
     expected = form.get("expected", "")
     if not re.fullmatch("[0-9]{1,9}", expected):
-        return "The form is not complete: look again and say yes once more."
+        return "The form is not complete: check it and confirm again."
     if number > int(expected):
-        return f"{number - int(expected):,} more by now: look again and say yes once more."
+        return f"{number - int(expected):,} more by now: check and confirm again."
     return order.mistake(form.get("value", "").strip())
 
 
@@ -208,7 +208,7 @@ def _more_running(tasks: Sequence[Task], form: Form) -> str:
     """
     said, running = form.get("running", "0"), sum(task.status == "started" for task in tasks)
     more = running - int(said) if re.fullmatch("[1-9][0-9]{0,8}", said) else 0
-    return f"{more:,} more running by now: look again and say yes once more." if more > 0 else ""
+    return f"{more:,} more running by now: check and confirm again." if more > 0 else ""
 
 
 def _give(visit: Visit, verb: str, tasks: Sequence[Task], form: Form) -> Done:

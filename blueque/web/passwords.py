@@ -99,7 +99,7 @@ def load(path: str) -> Passwords:
 def line_of(name: str, role: str, password: str) -> str:
     """Return a line of a password file. Raises InvalidInput."""
     if ":" in name or not is_name(name):
-        raise InvalidInput(f"{name!r} is not a name: it has no colon, and 1 to 100 characters")
+        raise InvalidInput(f"{name!r} is not a name: use 1 to 100 characters without a colon")
     if role not in ROLES:
         raise InvalidInput(f"the role is {' or '.join(ROLES)}, not {role!r}")
     if not password:
@@ -131,11 +131,11 @@ def _hash_of(text: str) -> Hash:
             base64.b64decode(digest, validate=True),
         )
     except (ValueError, binascii.Error) as error:
-        raise InvalidInput("the hash is not one of blueque web --hash") from error
+        raise InvalidInput("the hash was not made by blueque web --hash") from error
     is_cost = found.cost > 1 and found.cost & (found.cost - 1) == 0 and found.block > 0
     is_small = 128 * found.cost * found.block < MOST_MEMORY and 0 < found.times <= 16
     if kind != _KIND or not (is_cost and is_small) or len(found.digest) < 16:
-        raise InvalidInput("the hash is not one of blueque web --hash")
+        raise InvalidInput("the hash was not made by blueque web --hash")
     return found
 
 

@@ -55,7 +55,7 @@ class Scan:
         return None if is_old else seen
 
     def _look(self, look: Callable[[], Report], seen: Seen) -> None:
-        report, trouble = None, "This is a mistake in Blueque. The log of the server has it."
+        report, trouble = None, "This is a bug in Blueque. See the log of the server."
         try:
             report, trouble = look(), ""
         except BluequeError as error:

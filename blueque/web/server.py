@@ -146,5 +146,5 @@ def tokens_of(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         raise InvalidInput("BLUEQUE_WEB_VIEWER_TOKEN is the token of operators: choose another")
     found = {token: "operator", viewer: "viewer"}
     if any(0 < len(one) < SHORTEST for one in found):
-        raise InvalidInput(f"a token of the page has to have {SHORTEST} characters or more")
+        raise InvalidInput(f"a token of the page needs at least {SHORTEST} characters")
     return {one: role for one, role in found.items() if one}

@@ -69,7 +69,7 @@ class Shared:
         if not is_search(visit):
             return await self.in_thread(function, visit, *arguments)
         if visit.is_live and visit.one("text"):
-            raise HTTPException(404, "A search for words is made once, when its page is loaded.")
+            raise HTTPException(404, "This search runs only when its page is loaded.")
         return await self.searches.run(visit, function, *arguments)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -141,7 +141,7 @@ class Shared:
     def _failed(self, visit: Visit, error: Exception, is_read: bool) -> Response:
         title, text, status, advice = explained(error, visit.path)
         again = AGAIN if status == 503 and is_read else None
-        advice = f"This page loads itself again every {AGAIN} s." if again else advice
+        advice = f"This page reloads every {AGAIN} s." if again else advice
         context = {"title": title, "text": text, "advice": advice, "is_live": False, "again": again}
         html = self.pages.page(Page("error.html", context), visit)
         return HTMLResponse(html, status, {"Retry-After": str(AGAIN)} if status == 503 else None)
@@ -168,7 +168,7 @@ def explained(error: Exception, path: str) -> Failure:
     if isinstance(error, RedisAway):
         return Failure("Redis does not answer", _sentence(error), 503)
     if isinstance(error, RedisRefused) and error.code == "NOPERM":
-        advice = "The page has a user of Redis who may not do this: see blueque acl check."
+        advice = "The Redis user of this page lacks a permission: see blueque acl check."
         return Failure(_TITLES[403], _sentence(error), 403, advice)
     if isinstance(error, RedisRefused):
         return Failure("Redis refuses", _sentence(error), 503)
@@ -179,7 +179,7 @@ def explained(error: Exception, path: str) -> Failure:
         return Failure("Not possible", _sentence(error), 400)
     number = uuid.uuid4().hex[:8]
     log.error("web request=%s path=%s", number, path, exc_info=error)
-    sentence = f"This is a mistake in Blueque. The log of the server has it under {number}."
+    sentence = f"This is a bug in Blueque. The log of the server has it under {number}."
     return Failure("Something went wrong", sentence, 500)
 
 

@@ -601,7 +601,7 @@ def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):
     refused = run("host", "drain", "gpu-1.cluster.example.com")
     denied, _ = answer(b"\n", "host", "drain", "gpu-1")
     assert (refused.returncode, refused.stdout, denied, orders(cli)) == (6, "", 6, set())
-    assert "2 listeners would exit, 1 of them after the task they have\n" in refused.stderr
+    assert "2 listeners would exit, 1 of them after their task\n" in refused.stderr
 
     code, seen = answer(b"y\n", "host", "drain", "gpu-1")
     assert code == 0

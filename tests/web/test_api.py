@@ -202,7 +202,7 @@ def test_a_program_orders_without_a_question(client, queue, tasks):
 
     item = {"id": tasks["pending"], "queue": "video", "status": "cancelled", "refusal": None}
     assert (answer.json()["kind"], answer.json()["items"][0]) == ("cancel", item)
-    assert answer.json()["items"][1]["refusal"] == "it is not in a state for that"
+    assert answer.json()["items"][1]["refusal"] == "its state does not allow that"
     assert [item["status"] for item in again.json()["items"]] == [None, None]
     assert client.get_task(tasks["pending"]).cancelled_by == "ci@web"
     assert (moved["kind"], moved["items"][0]["status"]) == ("move", "pending")

@@ -434,7 +434,7 @@ def test_a_page_of_a_server_that_was_started_anew_leads_to_the_login(visit, site
         first.close()
         with serving(site.server, "another-token-0123", url.removeprefix("http://")):
             expect(page.locator("#live")).to_have_text("logged out")
-            expect(page.get_by_role("alert")).to_contain_text("The server was started anew")
+            expect(page.get_by_role("alert")).to_contain_text("The server was restarted")
             page.get_by_role("alert").get_by_role("link", name="Log in").click()
             page.get_by_label("Token").fill("another-token-0123")
             page.keyboard.press("Enter")

@@ -58,7 +58,7 @@ def test_a_wrong_token_is_told_and_the_right_one_is_let_in_after_many(ask):
     answers = [ask("/login", "POST", data={"token": "no"}, headers=OWN) for _ in range(6)]
 
     assert [answer.status_code for answer in answers] == [403] * 6
-    assert "This is not the token." in answers[0].text
+    assert "This token is wrong." in answers[0].text
     assert ask("/login", "POST", data={"token": "a token"}, headers=OWN).status_code == 303
 
 

@@ -58,7 +58,7 @@ def test_a_new_task_has_what_the_form_says_and_a_form_sent_twice_makes_one(ask, 
     [
         ({"parameters": "{scene"}, "not valid JSON"),
         ({"parameters": '{"token": "[hidden]"}'}, "some values are hidden"),
-        ({"parameters": '"[encrypted: k9.1]"'}, "write them in place of [encrypted]"),
+        ({"parameters": '"[encrypted: k9.1]"'}, "enter them in place of [encrypted]"),
         ({"priority": "high"}, "priority: a number is needed"),
         ({"resources": "gpu"}, "write NAME=AMOUNT"),
         ({"retry": "often"}, "retry"),

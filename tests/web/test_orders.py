@@ -270,7 +270,7 @@ def test_no_more_listeners_are_drained_than_were_counted(ask, client, start):
 
     refused = ask("/controls/node/drain", "POST", data=form, headers=OWN)
 
-    assert refused.status_code == 409 and "2 listeners would leave by now" in refused.text
+    assert refused.status_code == 409 and "2 listeners would exit by now" in refused.text
     assert {node.order for node in client.get_inspector().nodes()} == {None}
     assert ask(
         "/controls/node/drain", "POST", data=form | {"expected": "2"}, headers=OWN
@@ -365,7 +365,7 @@ def test_a_running_task_is_asked_for_its_stack_and_no_other(ask, client, queue, 
     moved = ask(path, "POST", data={"name": running}, headers=OWN)
     refused = ask(path, "POST", data={"name": waiting}, headers=OWN)
 
-    assert "Its listener was asked where the task is" in ask(moved.headers["location"]).text
+    assert "Its listener was asked for it" in ask(moved.headers["location"]).text
     assert client.get_task(running).fields["stack"]
     assert (refused.status_code, "does not run: it is pending" in refused.text) == (400, True)
     assert ask(path, "POST", data={"name": "none"}, headers=OWN).status_code == 404
@@ -380,7 +380,7 @@ def test_every_key_is_looked_at_once_at_a_time_and_all_see_what_is_wrong(
     held = threading.Event()
     scan.start(lambda: held.wait(10) and Report([], 7, 11))
 
-    assert "Every key is being looked at" in ask("/doctor").text
+    assert "Checking every key" in ask("/doctor").text
     assert not scan.start(lambda: Report([], 0, 0))
     held.set()
     assert scan.is_idle.wait(10)
@@ -544,5 +544,5 @@ def test_a_page_for_some_queues_orders_nothing_for_whole_workflows(client, flow,
             ),
         ]
         assert {answer.status_code for answer in answers} <= {404, 409}
-        assert "This page is for some queues and orders nothing for groups." in answers[0].text
+        assert "This page shows only some queues, so it cannot change groups." in answers[0].text
     assert everything() == before

@@ -146,8 +146,8 @@ def test_no_page_changes_anything(ask, tasks, everything):
 
 
 def test_pages_of_an_empty_redis_say_what_to_do(ask):
-    assert "Nothing was ever enqueued here" in ask("/").text
-    assert "There is no queue yet. The first task makes one" in ask("/queues").text
+    assert "Nothing has been enqueued yet" in ask("/").text
+    assert "There is no queue yet. The first task creates one" in ask("/queues").text
     assert [ask(path).status_code for path in ("/queues", "/tasks", "/nodes")] == [200] * 3
     assert ask("/queues/none").status_code == 404
     assert "There is no task nothing" in ask("/tasks/nothing").text
@@ -327,11 +327,11 @@ def test_a_large_value_is_cut_and_the_whole_is_one_link_away(ask, start, run):
     page = ask(f"/tasks/{task}").text
     told = run("show", task).stdout
 
-    (link,) = re.findall('href="([^"]*)">The whole as JSON', page)
+    (link,) = re.findall('href="([^"]*)">Show all as JSON', page)
     assert len(page) < 90_000 and len(told) < 70_000
     assert "more characters: --json shows all" in told
     assert "x" * 200_000 in ask(html.unescape(link)).text
-    assert "The whole as JSON" not in ask(f"/tasks/{start()}").text
+    assert "Show all as JSON" not in ask(f"/tasks/{start()}").text
 
 
 def test_a_list_says_what_its_errors_say_and_saves_its_results(ask, client, queue, start, end):
@@ -500,7 +500,7 @@ def test_feeds_are_told_with_their_age_also_when_their_feeder_is_gone(ask, clien
         "going video feeding for 1 m 30 s 0 0 host",
         "gone video stopped for 1 m 30 s 0 0 –",
     ]
-    assert "goes on where it was" in rows[2]
+    assert "A stopped feed continues" in rows[2]
 
 
 def test_the_activity_is_narrowed_by_who_what_where_and_when(ask, client, queue, start, end):

@@ -95,7 +95,7 @@ def test_a_host_that_is_gone_keeps_its_lane_its_lost_runs_and_its_page(ask, begi
 
     assert re.findall(r'<a href="/nodes/([^"]+)"><b>', lanes) == ["gpu-3", "gpu-1"]
     assert "no listener" in words_of(lanes) and 'class="r lost"' in lanes
-    assert "No listener of this host is known any more" in page and 'class="r lost"' in page
+    assert "This host has no known listener" in page and 'class="r lost"' in page
     assert "Drain" not in page and "gone video" in words_of(page)
     assert 'class="r lost"' in ask("/").text
     assert ask("/nodes/gpu-9").status_code == 404

@@ -29,7 +29,7 @@ def test_the_printed_token_opens_the_page_and_sigterm_ends_the_program(begin):
     cookie = answer.getheader("set-cookie").partition(";")[0]
     asking.request("GET", "/", headers={"Cookie": cookie})
     answer = asking.getresponse()
-    assert (answer.status, b"Nothing was ever enqueued" in answer.read()) == (200, True)
+    assert (answer.status, b"Nothing has been enqueued" in answer.read()) == (200, True)
 
     program.send_signal(signal.SIGTERM)  # the connection is kept
 

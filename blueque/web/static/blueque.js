@@ -226,8 +226,8 @@
       const link = document.createElement("a");
       link.href = location.href;  // the server leads from there to the login, and back
       link.textContent = "Log in";
-      complain("The server was started anew, or this login has lasted its 12 hours.");
-      trouble.append(" ", link, " to go on.");
+      complain("The server was restarted, or the login has expired.");
+      trouble.append(" ", link, " to continue.");
       say("logged out");
     } else {
       complain(data?.text || "The server of this page does not answer.");

@@ -125,7 +125,7 @@ def order_of(visit: Visit, verb: str, name: str) -> GroupSeen:
     """Return a group for which this can be ordered. Raises HTTPException, NoSuchGroup."""
     seen = own_queues.one_group(name, visit.reader.client, visit.site)
     if visit.site.queues:
-        raise HTTPException(409, "This page is for some queues and orders nothing for groups.")
+        raise HTTPException(409, "This page shows only some queues, so it cannot change groups.")
     if verb not in allowed(seen, visit):
         raise HTTPException(409, f"Group {name} is {state_of(seen)}: {verb} does nothing now.")
     return seen
@@ -135,7 +135,7 @@ def mistake_in(seen: GroupSeen, verb: str, form: Mapping[str, str]) -> str:
     """Return why an order is not given; empty: nothing is wrong."""
     number, expected = _number(seen, verb), form.get("expected", "")
     if not re.fullmatch("[0-9]{1,9}", expected) or number > int(expected):
-        return "There are more tasks by now: look again and say yes once more."
+        return "There are more tasks by now: check and confirm again."
     return ""
 
 

@@ -25,29 +25,29 @@ ANSWERS = (
     Answer(
         "/tasks",
         "A task",
-        "Is it fine, how long yet, what does it print? Why does it wait?",
+        "How far is it, and what does it print? Why does it wait?",
         ("show ID", "why ID", "logs -f ID", "history ID"),
     ),
-    Answer("/nodes", "Hosts", "Who works, what is idle, what ran when?", ("timeline", "host ls")),
-    Answer("/failures", "Failures", "What breaks, since when, on which hosts?", ("failures",)),
+    Answer(
+        "/nodes",
+        "Hosts",
+        "Which hosts work or are idle, and what ran when?",
+        ("timeline", "host ls"),
+    ),
+    Answer("/failures", "Failures", "What fails, since when, and on which hosts?", ("failures",)),
     Answer(
         "/schedule",
         "Schedule",
-        "What comes when? What came of recurring tasks?",
+        "What runs when? How did recurring tasks end?",
         ("schedule ls", "schedule show NAME"),
     ),
-    Answer(
-        "/groups",
-        "Groups",
-        "How far are tasks that belong together, and feeds?",
-        ("group ls", "graph ID"),
-    ),
+    Answer("/groups", "Groups", "How far are groups and feeds?", ("group ls", "graph ID")),
     Answer(
         "/statistics", "Statistics", "How long do tasks wait and run? How many fail?", ("stats",)
     ),
-    Answer("/doctor", "Doctor", "Is Redis fit? Does all that is in it fit together?", ("doctor",)),
+    Answer("/doctor", "Doctor", "Is Redis healthy, and is its data consistent?", ("doctor",)),
     Answer("/activity", "Activity", "Who did what, and when?", ("history -q '*'",)),
-    Answer("/new", "New task", "A task by hand.", ("enqueue QUEUE JSON",), True),
+    Answer("/new", "New task", "Enqueue a task by hand.", ("enqueue QUEUE JSON",), True),
     Answer("/settings", "Settings", "Time zone and colours."),
 )
 KEYS = (
@@ -59,11 +59,11 @@ STATES = (
     ("blocked", "It waits for other tasks."),
     ("scheduled", "It waits for a time."),
     ("pending", "It waits in its queue for a listener."),
-    ("reserved", "A listener has taken it, and has not begun it."),
+    ("reserved", "A listener has taken it and is about to start it."),
     ("started", "Its process runs."),
-    ("complete", "It has ended well."),
-    ("failed", "It has ended badly, or its host is gone."),
-    ("cancelled", "A person has ended it, or what it waited for."),
+    ("complete", "It has succeeded."),
+    ("failed", "It has failed, or its host is gone."),
+    ("cancelled", "A person or a program has cancelled it."),
 )
 
 

@@ -95,7 +95,7 @@ def mistake_in_drain(visit: Visit, name: str, form: Mapping[str, str]) -> str:
     expected = form.get("expected", "")
     if re.fullmatch("[0-9]{1,9}", expected) and number <= int(expected):
         return ""
-    return f"{count(number, 'listener')} would leave by now: look again and say yes once more."
+    return f"{count(number, 'listener')} would exit by now: check and confirm again."
 
 
 def rows(runs: Sequence[Run], visit: Visit) -> list[tuple[Run, str | None, str]]:
