@@ -51,8 +51,7 @@ GREETED = (
     "Hedy",  # with a key in a group
     "Mary",
     "Edith",  # held until collected
-    "Fran",
-    "Annie",  # with labels
+    "Fran",  # with labels
     "Alan",
     "Barbara",
     "Katherine",
