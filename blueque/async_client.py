@@ -32,7 +32,7 @@ CONNECTIONS, MOST_CONNECTIONS = 10, 10_000
 
 
 class _Loop:
-    """What an AsyncClient has in one event loop."""
+    """The connections of an AsyncClient in one event loop."""
 
     def __init__(self, client: Client, connections: int) -> None:
         self.places = asyncio.Semaphore(connections)
@@ -47,7 +47,7 @@ class _Loop:
             self.drop()
 
     def drop(self) -> None:
-        """Close the connections that nobody uses now."""
+        """Close the connections that no call uses now."""
         self.is_closed = True
         while self.idle:
             self.idle.pop().close()
@@ -55,21 +55,19 @@ class _Loop:
 
 
 class AsyncClient:
-    """The way into one Redis for a program with an event loop. Making one neither connects nor checks
-    anything. It needs the extra `async`.
+    """The way into one Redis for a program with an event loop. Needs the extra `async`.
 
         async with blueque.AsyncClient() as client:
             task_id = await client.get_queue("video.encode").enqueue({"file": "a.mov"})
             task = await client.wait(task_id, timeout=60)
 
-    Its methods have the arguments, results and errors of those of `Client`; the event loop goes on
-    while they wait. `call` is for all that has no method here. When a call is cancelled, nothing of
-    it stays behind in the program; what it was about to change may have been changed. Give a `key` to
-    what you enqueue: the same call again makes no second task.
-
-    url, patience, max_bytes, replicas, config: as for `Client`; without options of redis-py.
-    connections: how many calls use Redis at a time; others wait for their turn. All waits together
-        use one more, and each `events` has its own.
+    Creating one neither connects nor checks anything. Its methods have the arguments, results and
+    errors of those of `Client`, and do not block the event loop. For anything without a method
+    here, use `call`. A cancelled call leaves nothing behind in the program, but its change may have
+    been made. So give a `key` to what you enqueue: a repeated call then makes no second task.
+    url, patience, max_bytes, replicas, config: as for `Client`, without options of redis-py.
+    connections: how many calls use Redis at a time; the others wait. All waits together use one
+        more, and each `events` has its own.
     """
 
     def __init__(
@@ -100,12 +98,12 @@ class AsyncClient:
     async def call(
         self, function: Callable[Concatenate[Client, P], T], *arguments: P.args, **named: P.kwargs
     ) -> T:
-        """Call a function with a `Client`, and return its result.
+        """Call a function with a `Client` and return its result.
 
             await client.call(lambda blocking: blocking.group("import").close())
 
-        Where the function waits for Redis, the event loop goes on. Elsewhere it does not: the function
-        must neither sleep nor read files, and must not keep the client.
+        The event loop goes on only while the function waits for Redis. So it must neither sleep nor
+        read files. It must not keep the client.
         """
         loop = self._loop()
         async with loop.places:
@@ -125,8 +123,8 @@ class AsyncClient:
     async def get_task(self, task_id: str) -> Task: ...
 
     async def get_task(self, task_id: str) -> Task:
-        """Return a snapshot of the task; see `Client.get_task`. Instead of its `wait`, await that of
-        this client.
+        """Return a snapshot of the task; see `Client.get_task`. To wait for it, await `wait` of
+        this client, not `wait` of the task.
         """
         (wanted,) = ids_of([task_id])
         return await self.call(_load, wanted)
@@ -154,7 +152,7 @@ class AsyncClient:
     async def wait(
         self, ids: str | Iterable[str], timeout: float | None = None, at_least: int | None = None
     ) -> Task | list[Task]:
-        """Wait until a task, or each of several, is complete, failed or cancelled, and return them; see
+        """Wait until a task, or each of several, is complete, failed or cancelled; return them. See
         `Client.wait`.
         """
         wanted = [ids] if isinstance(ids, str) else ids_of(ids)
@@ -183,14 +181,14 @@ class AsyncClient:
     def as_ended(
         self, ids: Iterable[str], timeout: float | None = None
     ) -> AsyncGenerator[Task, None]:
-        """Yield each task when it ends. The arguments and errors are those of `wait`."""
+        """Yield each task when it ends. Arguments and errors are those of `wait`."""
         require_timeout(timeout)
         return self._as_ended(ids_of(ids), timeout)
 
     async def events(
         self, *queue_names: str, after: Mapping[str, str] | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Yield the events of these queues as they happen; see `Client.events`. It never ends."""
+        """Yield the events of these queues as they happen, without end. See `Client.events`."""
         events = self._client.events(*queue_names, after=after)
         try:
             while (event := await awaited(next, events, None)) is not None:
@@ -205,8 +203,8 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections of this event loop; the next call opens others. RedisAway is raised
-        where a wait still goes on.
+        """Close the connections of this event loop. The next call opens new ones. Waits that still
+        run raise RedisAway.
         """
         loop = self._loops.pop(asyncio.get_running_loop(), None)
         if loop is not None:
@@ -255,7 +253,7 @@ class AsyncClient:
 
 
 async def _take(told: Told, deadline: float | None) -> str | Exception | None:
-    """Return what has been told, or is told before the deadline. None: nothing was."""
+    """Return what was told, or is told before the deadline. None: nothing."""
     if told.empty():
         try:
             async with asyncio.timeout_at(deadline):

@@ -19,7 +19,7 @@ BATCH = 100  # tasks; packing more of them would hold up the event loop
 
 
 class Calls(Protocol):
-    """What a queue needs of an AsyncClient."""
+    """The part of AsyncClient that a queue needs."""
 
     async def call(self, function: Callable[[Client], T]) -> T: ...
 
@@ -83,8 +83,10 @@ class AsyncQueue:
         batch: int = BATCH,
         **options: Unpack[ManyOptions],
     ) -> Count | list[TaskId]:
-        """Put a task in line for each of the parameters, and return how many, or their ids; see
-        `Queue.enqueue_many`. The event loop goes on between two batches.
+        """Put a task in line for each of the parameters and return how many, or their ids. See
+        `Queue.enqueue_many`.
+
+        The event loop goes on between two batches.
         """
         return await self.call(
             lambda queue: queue.enqueue_many(iterable, ids=ids, batch=batch, **options)

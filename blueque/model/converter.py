@@ -1,4 +1,4 @@
-"""Values of the classes that annotations name, as JSON and back: with msgspec, or with pydantic."""
+"""Values of annotated classes, as JSON and back, with msgspec or pydantic."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CHANGED = "it would come back as another value"
 
 
 class Converter:
-    """A type that an annotation names. Raises NotInstalled; InvalidType for a type whose values cannot
-    be built from JSON.
+    """The values of one annotated type. Raises NotInstalled; InvalidType for a type that cannot be
+    built from JSON.
     """
 
     def __init__(self, kind: Any) -> None:
@@ -30,9 +30,10 @@ class Converter:
             _require_known(kind)
 
     def to_json(self, value: Any, what: str) -> Any:
-        """Return JSON types of which `from_json` builds an equal value. Raises InvalidType.
+        """Return JSON types from which `from_json` builds an equal value. Raises InvalidType;
+        InvalidInput if it is nested too deeply.
 
-        what: names the value in an error, as "the result".
+        what: the name of the value in an error, such as "the result".
         """
         try:
             if _is_model(self._kind) and not isinstance(value, self._kind):
@@ -62,21 +63,21 @@ class Converter:
 
 
 class Types(NamedTuple):
-    """What converts the parameters and the result of a handler; None: they are JSON as they are."""
+    """The converters of a handler for its parameters and its result. None: plain JSON."""
 
     parameters: Converter | None = None
     result: Converter | None = None
 
 
 def converter_of(kind: Any) -> Converter | None:
-    """Return what converts values of an annotation; None: it names JSON types only, and nothing is
+    """Return the converter for an annotation. None: it names only JSON types, and nothing is
     converted or checked.
     """
     return None if _is_json(kind) else Converter(kind)
 
 
 def parts_of(value: Any) -> Mapping[Any, Any] | None:
-    """Return the values inside a value, by field, key or number; None: it has none."""
+    """Return the values inside a value, by field, key or number. None: it has none."""
     kind = type(value)
     names = next((getattr(kind, name) for name in _FIELDS if hasattr(kind, name)), None)
     if names is not None:
@@ -104,7 +105,9 @@ def _is_json(kind: Any) -> bool:
 
 
 def _has_json(kind: Any) -> bool:
-    """Tell whether all values of a JSON type are of this class, as of object, Mapping or a protocol."""
+    """Return whether all values of a JSON type belong to this class, as for object, Mapping or a
+    protocol.
+    """
     try:
         return isinstance(kind, type) and any(issubclass(one, kind) for one in _JSON)
     except TypeError:  # a protocol that cannot be checked, or a TypedDict
@@ -116,7 +119,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _is_known(kind: type) -> bool:
-    """Tell whether `_build` knows a class that msgspec does not know."""
+    """Return whether `_build` knows a class that msgspec does not know."""
     is_numpy = kind.__module__ == "numpy" and (
         kind.__name__ == "ndarray" or hasattr(kind, "is_integer")
     )
@@ -159,7 +162,7 @@ def _to_plain(kind: Any, value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """Return what msgspec cannot encode in types that it can; None in place of what is unknown."""
+    """Return a value that msgspec cannot encode in types that it can. None: an unknown value."""
     if _is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     if hasattr(value, "__fspath__"):
@@ -195,7 +198,7 @@ def _build(kind: Any, value: Any) -> Any:
 
 
 def _with_place(validate: Callable[[Any], Any], value: Any) -> Any:
-    """Call a function of pydantic. Its ValueError has the place of the first mistake at its end."""
+    """Call a function of pydantic. Its ValueError ends with the place of the first mistake."""
     try:
         return validate(value)
     except ValueError as error:
@@ -204,10 +207,9 @@ def _with_place(validate: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _first_lost(value: Any, built: Any, is_field: bool = False) -> str | None:
-    """Return what the first part is that would come back as something else, and its place; None: there
-    is no such part.
+    """Return the first part that would come back changed, and its place. None: there is no such part.
 
-    is_field: it is that of an object. In a dict, "3" may stand for a number.
+    is_field: the value is a field of an object. In a dict, "3" may stand for a number.
     """
     if getattr(value, "shape", None) is not None and hasattr(value, "dtype"):
         return _lost_numbers(value, built)
@@ -252,7 +254,7 @@ def _is_same(value: Any, built: Any) -> bool:
 
 
 def _takes(kind: type, key: str) -> bool:
-    """Tell whether a class takes a field by this name: a second one, or what it says itself."""
+    """Return whether a class may take a field by this name, such as an alias."""
     return hasattr(kind, "model_fields") or key in getattr(kind, "__struct_encode_fields__", ())
 
 
@@ -261,8 +263,10 @@ def _step(key: Any) -> str:
 
 
 def _refusal(what: str, why: str | Exception) -> InvalidType:
-    """Return the error for a part of a value. what: names the value, as "the result". why: with the
-    place of the part at its end, or several, the inner one first.
+    """Return the error for a part of a value.
+
+    what: the name of the value, such as "the result". why: ends with the place of the part, or with
+        several, inner ones first.
     """
     said = f"a validator raised {why!r}" if isinstance(why, _OF_VALIDATORS) else str(why)
     name = what.removeprefix("the ")

@@ -1,4 +1,4 @@
-"""TaskId: the id of a task, with what is known of its result."""
+"""TaskId: the id of a task, with what is known about its result."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ else:
 
 
 class TaskId(str, Generic[R_co]):
-    """The id of a task: a str that also says whether the call which returned it created the task.
+    """The id of a task: a str that also says whether the call created the task.
 
-    R: the type of the result. is_new: False when the task existed before, with the same key.
-    converter: makes the result of the task what its handler has returned; None: it is JSON as it is.
-        A copy of the id in another process has none.
+    R: the type of the result. is_new: False if the task existed before, with the same key or id.
+    converter: converts the result to the type that the handler returns. None: it stays JSON. A copy
+        of the id in another process has none.
     """
 
     __slots__ = ("converter", "is_new")

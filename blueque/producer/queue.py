@@ -50,8 +50,8 @@ _NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 class Queue(ManyTasks, TaskOrders, Settings):
     """A named line of tasks of one type.
 
-    Here is what makes one task. The methods for many tasks are in bulk.py, those that change tasks in
-    orders.py, those that pause the queue and set it in settings.py.
+    bulk.py has the methods that make many tasks, orders.py those that change tasks, and settings.py
+    those that pause and set up the queue.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         retry: Retry | int | None = None,
         settings: Mapping[str, Any] = _NO_SETTINGS,
     ) -> None:
-        """settings: what blueque.toml says of the queue, by key."""
+        """settings: the table of the queue in blueque.toml, by key."""
         self.name = name
         limits = {name: settings[name] for name in LIMITS if name in settings}
         self._defaults = Defaults(
@@ -80,51 +80,47 @@ class Queue(ManyTasks, TaskOrders, Settings):
         return f"<Queue {self.name!r}>"
 
     def enqueue(self, parameters: Any, **options: Unpack[EnqueueOptions]) -> TaskId:
-        """Put a new task in line and return its id, a str that also knows whether the task
-        `is_new`.
+        """Put a new task in line and return its id.
 
-        parameters: a str is stored unchanged; any other value as JSON, so a tuple comes back as a
-            list.
-        key: the same key in the same queue is the same task, and makes no second one while the
-            first is in Redis. A whole number is the same key as its digits.
-        id: of the task, chosen by the caller; for a task that exists with these parameters, it
-            makes no second one. 1 to 200 letters, digits and . _ : - of ASCII.
-        keep: how long the key or the id stays in use after its task was deleted; seconds, or text as
-            "1d", which is the default.
-        priority: -100 to 100; 0 if it is left out. A higher priority goes first; among equal ones,
-            the older task.
-        resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}; it is reserved for
-            the task.
-        lock: only one task with this lock runs at a time, in all queues together. With
-            ("licence", 3), three do.
-        retry: a policy, or a number of retries; None: the policy of this Queue object, or else that
-            of the listener; False: the task is never retried.
+        The id is a str that also knows whether the task `is_new`.
+        parameters: a str is stored unchanged, any other value as JSON; so a tuple comes back as a list.
+        key: identifies the task within the queue. While that task is in Redis, and for `keep` after
+            that, the call makes no second one and returns its id. 7 and "7" are the same key.
+        id: an id of your choice. If a task with this id and these parameters exists, the call makes
+            no second one. 1 to 200 ASCII letters, digits and . _ : -, the first a letter or digit.
+        keep: how long the key or the id stays in use after its task was deleted; seconds, or text
+            such as "1d" (the default).
+        priority: -100 to 100, default 0. Higher goes first; of equal ones, the older task.
+        resources: what its node must have free, such as {"gpu": 1, "memory": "8GiB"}. It is
+            reserved for the task.
+        lock: at most one task with this lock runs at a time, across all queues. With ("licence",
+            3), at most three.
+        retry: a policy, or a number of retries. None: the policy of this Queue object, else that of
+            the listener. False: never retry the task.
         time_limit, stall_limit: how long it may run, and how long without progress; seconds, or
-            text as "2h".
-        memory_limit: how much its processes may use together; bytes, or text as "8GiB".
-        grace, lead: the time between SIGTERM and SIGKILL, and the time before a limit at which the
-            task is warned.
-        title: what people read beside its id: one line of at most 200 bytes.
-        tags: what it is found by, as ["customer:17"]: at most 20, each of at most 200 bytes without
-            spaces.
-        context: a dict beside the parameters, for `RunningTask.context`: what the caller is about,
-            such as {"trace": "4bf9"}. It counts to the size of the parameters; 64 KiB at most.
-        after: other tasks, of any queue: their ids, or `blueque.after` for other conditions than
-            that they are complete. The task is put in line when all conditions are met. 1,000 at
-            most; no task, no condition. It takes groups, and what a call that makes many tasks of a
-            `group` has returned.
-        broken: what happens when one of them fails, is cancelled or deleted: "hold", the default:
-            the task waits until that is put right; "cancel": it is cancelled.
-        results: whether the task is given their results, as `RunningTask.inputs`. Groups have none.
-        group: the group that it joins, which must be open: see `Client.group`.
-        start_within, start_before: if it has not started so long from now, in seconds or as "2h",
-            or by then, in Unix seconds or as a datetime with a time zone, it is cancelled, for the
-            reason `expired`. It never starts later. Once it has started, it may run again at any
-            time. start_within=False: at any time, whatever `[queues.X]` says.
-        expired_to: the queue to which it moves instead, to wait there for as long as it takes.
-        Raises InvalidInput before anything is written; IdTaken; NoSuchTask or NoSuchGroup for what to wait for; RedisAway
-        when nothing was written; OutcomeUnknown, with `task_id`, when the answer was lost and Redis
-        stayed away.
+            text such as "2h".
+        memory_limit: how much its processes may use together; bytes, or text such as "8GiB".
+        grace, lead: the time from SIGTERM to SIGKILL, and the time from a warning to a limit.
+        title: shown to people beside its id: one line of at most 200 bytes.
+        tags: to find the task by, such as ["customer:17"]: at most 20, each of at most 200 bytes
+            without spaces.
+        context: a dict for `RunningTask.context`, such as {"trace": "4bf9"}: where the call comes
+            from. At most 64 KiB, which count towards the size of the parameters.
+        after: the ids of tasks in any queue that must complete first; for other conditions,
+            `blueque.after`. It may contain groups, and results of calls that make many tasks of a
+            `group`. At most 1,000. An empty list means no condition.
+        broken: what to do when one of them fails, is cancelled or is deleted. "hold" (the default):
+            wait until it is put right. "cancel": cancel the task.
+        results: whether the task gets their results as `RunningTask.inputs`. Groups have none.
+        group: an open group to join, see `Client.group`.
+        start_within, start_before: cancel the task, with the reason `expired`, unless it starts in
+            time. The first is a delay from now, in seconds or such as "2h"; the second a time, in
+            Unix seconds or as a datetime with a time zone. Once started, it may run again at any
+            time. start_within=False lifts the limit that `[queues.X]` sets.
+        expired_to: the queue to which it moves instead, to wait there without a limit.
+        Raises InvalidInput before anything is written; IdTaken; NoSuchTask or NoSuchGroup for what
+            to wait for; QueueFull; RedisAway when nothing was written; OutcomeUnknown, with
+            `task_id`, when the answer was lost and Redis stayed away.
         Source: docs/protocol.md, "create"; docs/protocol/dependencies.md, "enqueue_after".
         """
         require_known("Queue.enqueue", options, EnqueueOptions)
@@ -135,7 +131,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
         return self._create(new, now)
 
     def of_types(self, types: Types) -> Self:
-        """Return this queue for parameters and results of other types than those of JSON."""
+        """Return this queue with converters for parameters and results, for other types than those
+        of JSON.
+        """
         other = copy.copy(self)
         other._types = types
         return other
@@ -145,10 +143,10 @@ class Queue(ManyTasks, TaskOrders, Settings):
     ) -> TaskId:
         """Create a task that joins the line at `eta` and return its id.
 
-        eta: Unix seconds, or a datetime with a time zone. A time already past, or 0, enqueues at once.
-            A number before the year 2000 is refused: it was meant as a delay.
-        options: those that `enqueue` has and describes; `start_within` counts from `eta`. With
-            `after`, it joins the line when both its time has come and the conditions are met.
+        eta: Unix seconds, or a datetime with a time zone. A past time, or 0, enqueues at once. A
+            number before the year 2000 is refused, because it was probably meant as a delay.
+        options: as for `enqueue`, with the same errors. `start_within` counts from `eta`. With
+            `after`, the task joins the line when its time has come and its conditions are met.
         Source: docs/protocol.md, "create".
         """
         require_known("Queue.schedule", options, EnqueueOptions)
@@ -162,8 +160,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
     def template(
         self, parameters: Any, schedule: str = "", **options: Unpack[TaskOptions]
     ) -> tuple[str, Options]:
-        """Return the text of the parameters and the fields of all tasks of a schedule with these
-        options, as `enqueue` writes them. schedule: its name.
+        """Return what all tasks of a schedule have in common: the text of the parameters, and the fields.
+
+        schedule: its name. Both are as `enqueue` writes them.
         """
         require_known("Queue.template", options, TaskOptions)
         # no trace: each deployment would change a schedule
@@ -181,8 +180,9 @@ class Queue(ManyTasks, TaskOrders, Settings):
         eta: float | datetime | None = None,
         **options: Unpack[UnnamedOptions],
     ) -> NewTask:
-        """Return a task of this queue that is not in Redis yet, as it is stored. Arguments and errors
-        are those of `enqueue` and `schedule`; the caller cannot choose the id.
+        """Return a task of this queue as it is stored, without writing it.
+
+        Arguments and errors are those of `enqueue` and `schedule`. The caller cannot choose the id.
         """
         require_known("Queue.new_task", options, UnnamedOptions)
         due = None if eta is None else require_due(eta)
@@ -190,14 +190,13 @@ class Queue(ManyTasks, TaskOrders, Settings):
         return store(self._redis, new._replace(task=random_id()) if new.is_drawn else new)
 
     def join(self, timeout: float | None = None) -> None:
-        """Block until nothing is left to do in this queue: no task is in line, runs, is blocked, or is
-        scheduled for a time that is past.
+        """Block until the queue has nothing left to do: no task is in line, runs, is blocked or is due.
 
         timeout: in seconds; None: no limit.
-        A task that is scheduled for later is not waited for, nor is a retry whose time has not come.
-        A blocked one is: it is put in line when another task ends. So join does not return as long
-        as one is held because that other task has failed, or as long as the queue is paused.
-        It sees changes as `Client.wait` does. Raises WaitTimedOut; InvalidInput.
+        Tasks and retries that are scheduled for later do not count. Blocked tasks do, because they
+        join the line when another task ends. So join does not return while the queue is paused, or
+        while a task is held because another one failed. It learns of changes as `Client.wait` does.
+        Raises WaitTimedOut; InvalidInput.
         """
         from blueque.queries.queue_ends import QueueWatcher, join  # here: most programs never wait
 
@@ -205,7 +204,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         join(QueueWatcher(self._redis, [self.name]), self._redis.patience, timeout)
 
     def wake_listener(self) -> None:
-        """Wake an idle listener, for a task of a 1.0.0 producer, which sends no wake-up.
+        """Wake an idle listener for a task of a 1.0.0 producer, which sends no wake-up.
 
         Source: docs/protocol.md, "wake".
         """
@@ -214,8 +213,8 @@ class Queue(ManyTasks, TaskOrders, Settings):
     def _new(
         self, parameters: Any, options: EnqueueOptions, now: float, due: float | None = None
     ) -> NewTask:
-        """Return a new task. If neither a key nor the caller has chosen its id, that is the spare id of
-        the call before on this connection, or a random one.
+        """Return a new task. Its id comes from the key or the caller; else it is the spare id of
+        the previous call on this connection, or a random one.
         """
         fields = self._fields(options)
         text, coded = self._encode(parameters, fields)
@@ -253,9 +252,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         return self._made(new, is_new)
 
     def _name(self, options: EnqueueOptions) -> tuple[str | None, Options]:
-        """Return the id of a task with a key or an id of its own, and the fields that have to do with
-        it. None: an id is drawn.
-        """
+        """Return the id that a key or the caller gives a task, and the fields about it. None: draw an id."""
         key, own, keep = options.get("key"), options.get("id"), options.get("keep", DEFAULT_KEEP)
         if own is None:
             fields = key_fields(key, keep)
@@ -265,9 +262,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         return require_id(own), id_fields(keep)
 
     def _made(self, new: NewTask, is_new: bool) -> TaskId:
-        """Return the id of a task. Raises IdTaken if the caller has chosen it, and it is that of
-        another task.
-        """
+        """Return the id of a task. Raises IdTaken if the caller chose an id that another task has."""
         fields = new.options
         if not is_new and "key" not in fields:
             task = load(self._redis, new.task)
@@ -288,14 +283,12 @@ class Queue(ManyTasks, TaskOrders, Settings):
         return text, {} if encoding is None else {"parameters_encoding": encoding}
 
     def _next_id(self) -> str:
-        """Return the id that the call before on this connection has drawn, or a random one."""
+        """Return the id that the previous call on this connection has drawn, or a random one."""
         ahead = self._redis.look_ahead
         return (ahead.task if ahead is not None else None) or random_id()
 
 
 def _meaning(task: Task) -> tuple[bool, str]:
-    """Return whether parameters are JSON, and their value, so that equal ones compare equal however
-    they are written; true is not 1.
-    """
+    """Return whether parameters are JSON, and their value in a form in which equal values compare equal."""
     _, encoding = task.plain("parameters")
     return encoding == "json", json.dumps(task.parameters, sort_keys=True)

@@ -1,4 +1,4 @@
-"""What the annotations of a handler say of its parameters and its result."""
+"""The types that a handler's annotations give its parameters and its result."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _VARIABLE = 0x4  # inspect.CO_VARARGS
 
 
 def types_of(function: Callable[..., Any]) -> Types:
-    """Return what converts the second argument and the result of a function, a method, or an instance
-    that can be called. What has no annotation has nothing to convert.
+    """Return the converters for the second argument and the result of a function, method or
+    callable instance. Without annotations, nothing is converted.
 
-    Raises NameError: an annotation names what the module of the function does not have (yet);
-    InvalidType, NotInstalled.
+    Raises NameError if an annotation names what the module of the function does not have (yet);
+        InvalidType, NotInstalled.
     """
     called: Any = function
     place = 1  # of the parameters
@@ -42,7 +42,7 @@ def types_of(function: Callable[..., Any]) -> Types:
 
 
 def _passes_all(function: Callable[..., Any]) -> bool:
-    """Tell whether a wrapper takes any arguments, and so those of the function that it wraps."""
+    """Return whether a wrapper takes any arguments, and so those of the function that it wraps."""
     code = getattr(function, "__code__", None)
     if code is None:  # of an instance
         code = getattr(type(function).__call__, "__code__", None)
@@ -71,7 +71,7 @@ def _evaluated(kind: Any, function: types.FunctionType) -> Any:
 
 
 def _result_in(kind: Any) -> Any:
-    """Return the type of the result in that of what the function returns."""
+    """Return the type of the result in the return annotation."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is NoReturn or kind is Never:
         return Any

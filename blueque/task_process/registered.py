@@ -1,6 +1,6 @@
 """Handlers that register themselves: `@blueque.handler("some.queue")`.
 
-What a program imports registers itself; a listener imports the modules that it was named.
+Importing a module registers its handlers. A listener imports the modules that its command names.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ _VARIABLE = 0x4  # inspect.CO_VARARGS
 
 
 class Settings(NamedTuple):
-    """What a handler says of the tasks of its queue that say nothing themselves.
+    """What a handler sets for tasks of its queue that set nothing themselves.
 
-    retry: the policy; False: they have none; None: nothing is said. limits: see `limits.fields`.
+    retry: the policy. False: no retries. None: the handler sets nothing. limits: see
+        `limits.fields`.
     """
 
     retry: Retry | Literal[False] | None
@@ -49,10 +50,10 @@ class Settings(NamedTuple):
 
 
 class QueueHandler(Generic[P, R]):
-    """A function that runs the tasks of one queue or several, and makes such tasks. See `handler`.
+    """A function that runs the tasks of one or several queues, and can enqueue such tasks: see `handler`.
 
-    It can be called as the function was written. queue, queues: its first one, and all.
-    P: the type of the parameters; R: that of the result.
+    A call of it calls the function. queue: its first queue; queues: all. P: the type of the
+    parameters; R: the type of the result.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class QueueHandler(Generic[P, R]):
 
     @property
     def types(self) -> Types:
-        """What converts parameters and results. Raises InvalidType, NotInstalled."""
+        """The converters of parameters and results. Raises InvalidType, NotInstalled."""
         if self._types is None:
             try:
                 self._types = types_of(self.function)
@@ -87,8 +88,8 @@ class QueueHandler(Generic[P, R]):
         return self._types
 
     def arguments(self, task: RunningTask) -> tuple[Any, ...]:
-        """Return what the function gets to run a task. Raises InvalidType: its parameters do not fit
-        the annotation.
+        """Return the arguments of the function for a task. Raises InvalidType if the parameters do
+        not fit the annotation.
         """
         if not self.takes_parameters:
             return (task,)
@@ -96,7 +97,7 @@ class QueueHandler(Generic[P, R]):
         return task, given if converter is None else converter.from_json(given, "parameters")
 
     def run(self, task: RunningTask) -> R:
-        """Run a task, as a listener does. Raises InvalidType, as `arguments`."""
+        """Run a task as a listener does. Raises InvalidType, as `arguments` does."""
         return self.function(*self.arguments(task))
 
     def enqueue(
@@ -107,16 +108,16 @@ class QueueHandler(Generic[P, R]):
         client: Client | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> TaskId[R]:
-        """Put a new task for this handler in line and return its id. The result of the task has the
-        type that the handler returns.
+        """Put a new task for this handler in line and return its id, which knows the type of the result.
 
-        parameters: of the type that the second argument of the handler is annotated with.
-        queue: one of the handler; None: its first.
-        client: where to; None: one for the Redis of the listener in a task, else for that of the
-            environment or blueque.toml, as the command `blueque` finds them. In a task of
-            `blueque.testing.drain` it is that of drain; `run_task` has none, and raises InvalidInput.
-        Options and errors are those of `Queue.enqueue`; InvalidType also for parameters that do not
-        fit the annotation. Source: docs/protocol.md, "create".
+        parameters: of the type that annotates the second argument of the handler.
+        queue: one of the queues of the handler. None: the first.
+        client: None: in a task, a client for the Redis of the listener. Elsewhere, for the Redis
+            that the environment or blueque.toml names, as for the command `blueque`. In
+            `blueque.testing.drain`, the client of drain. `run_task` has none and raises
+            InvalidInput.
+        Options and errors are those of `Queue.enqueue`. Also raises InvalidType if the parameters
+        do not fit the annotation. Source: docs/protocol.md, "create".
         """
         return self.get_queue(client, queue).enqueue(parameters, **options)
 
@@ -131,8 +132,8 @@ class QueueHandler(Generic[P, R]):
     ) -> TaskId[R]:
         """Create a task for this handler that joins the line at `eta` and return its id.
 
-        queue, client: as for `enqueue`. The rest is as for `Queue.schedule`.
-        Source: docs/protocol.md, "create".
+        queue, client: as for `enqueue`. The rest is as for `Queue.schedule`. Source:
+            docs/protocol.md, "create".
         """
         return self.get_queue(client, queue).schedule(parameters, eta, **options)
 
@@ -182,11 +183,10 @@ class QueueHandler(Generic[P, R]):
         client: Client | None = None,
         **options: Unpack[ManyOptions],
     ) -> Count | list[TaskId[R]]:
-        """Put a task for this handler in line for each of the parameters, and return how many, or their
-        ids.
+        """Put a task in line for each of the parameters and return how many, or their ids.
 
-        queue, client: as for `enqueue`. The rest is as for `Queue.enqueue_many`.
-        Source: docs/protocol.md, "create".
+        queue, client: as for `enqueue`. The rest is as for `Queue.enqueue_many`. Source:
+            docs/protocol.md, "create".
         """
         return self.get_queue(client, queue).enqueue_many(iterable, ids=ids, batch=batch, **options)
 
@@ -198,7 +198,7 @@ class QueueHandler(Generic[P, R]):
         queue: str | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> TaskId[R]:
-        """Do as `enqueue`, while the event loop goes on."""
+        """Do as `enqueue` without blocking the event loop."""
         return await _asynchronous(client).call(
             lambda own: self.get_queue(own, queue).enqueue(parameters, **options)
         )
@@ -212,20 +212,21 @@ class QueueHandler(Generic[P, R]):
         queue: str | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> TaskId[R]:
-        """Do as `schedule`, while the event loop goes on."""
+        """Do as `schedule` without blocking the event loop."""
         return await _asynchronous(client).call(
             lambda own: self.get_queue(own, queue).schedule(parameters, eta, **options)
         )
 
     def task_id(self, text: str) -> TaskId[R]:
-        """Return the id of a task of this handler with the type of its result, as `enqueue` does.
+        """Return a text as the id of a task of this handler. Its result then has the type that the
+        handler returns.
 
         text: the id, for example from a URL or a database.
         """
         return TaskId(text, False, self.types.result)
 
     def get_queue(self, client: Client | None = None, queue: str | None = None) -> Queue:
-        """Return a queue of this handler. The arguments are those of `enqueue`. Raises InvalidInput."""
+        """Return a queue of this handler. Arguments are those of `enqueue`. Raises InvalidInput."""
         if queue is not None and queue not in self.queues:
             raise InvalidInput(
                 f"{name_of(self)} is the handler of {names_of(self.queues)}, not of {queue!r}"
@@ -249,9 +250,7 @@ if TYPE_CHECKING:
 
 
 class Decorator(Protocol):
-    """What `handler` returns. The function takes the task, or the task and its parameters. A second
-    place that has a default gets the parameters, too.
-    """
+    """What `handler` returns. The function takes the task, or the task and its parameters."""
 
     @overload
     def __call__(
@@ -290,16 +289,16 @@ def handler(
     grace: float | str | None = None,
     lead: float | str | None = None,
 ) -> Decorator:
-    """Make a function the handler of a queue, or of several, for listeners that import its module, and
-    for producers that enqueue by it.
+    """Make a function the handler of one or several queues.
 
-    queue: to which it enqueues, unless it is told one of `more`.
-
-    The function takes the task, or the task and its parameters. A second place that has a default
-        gets the parameters, too: make settings of your own keyword-only, as `(task, *, size=3)`.
-    retry, and the limits: as for `Queue.enqueue`, for tasks that say nothing themselves. The table
-        of the queue in blueque.toml goes before them. A retry policy is your consent that a task
-        that has begun runs again.
+    Listeners that import its module run its tasks. Producers enqueue with it.
+    queue: the queue to which it enqueues, unless the call names one of `more`.
+    The function takes the task, or the task and its parameters. A second positional argument gets
+    the parameters even if it has a default: make your own settings keyword-only, as in `(task, *,
+    size=3)`.
+    retry, and the limits: as for `Queue.enqueue`, for tasks that set none themselves. The table of
+    the queue in blueque.toml takes precedence. A retry policy means that a task may run again after
+    it has started.
     Raises InvalidInput, InvalidType.
     """
     for name in (queue, *more):
@@ -337,13 +336,13 @@ registered: list[QueueHandler[Any, Any]] = []  # in this process, in the order o
 
 
 def name_of(handler: QueueHandler[Any, Any]) -> str:
-    """Return how people name the function: its module and its name there."""
+    """Return the name of the function for people: its module, and its name there."""
     module = getattr(handler, "__module__", None) or "?"
     return f"{module}:{getattr(handler, '__qualname__', repr(handler.function))}"
 
 
 def _takes_parameters(function: Callable[..., Any]) -> bool:
-    """Tell whether it has a place for the parameters after that of the task."""
+    """Return whether the function has an argument for the parameters after the task."""
     is_plain = isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__")
     if is_plain and not function.__code__.co_flags & _VARIABLE:
         return function.__code__.co_argcount > 1
