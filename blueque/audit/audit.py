@@ -50,9 +50,9 @@ def report(
 ) -> Report:
     """Scan everything and report all faults, failures before warnings.
 
-    settle: if the scan has findings, wait this many seconds, scan again, and report only what is in
-        both: a task that moved during a scan is no fault. At 0 there is one scan, which is right if
-        nothing changes meanwhile.
+    settle: if the scan has findings, wait this many seconds, scan again, and report what both have:
+        a task that moved during a scan is no fault. At 0 there is one scan, which is enough if
+        nothing changes.
     """
     # A connection of its own: its EXEC must not end the watch of a spare id, and a
     # key of a wrong type must not keep it from the others.

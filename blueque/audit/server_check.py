@@ -222,8 +222,8 @@ def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
-    """Yield a failure if replicas are missing, so that changes are refused or not confirmed;
-    warnings if a failover may lose acknowledged changes, or cannot happen.
+    """Yield a failure if missing replicas make changes refused or unconfirmed. Yield warnings if a
+    failover may lose acknowledged changes, or cannot happen.
     """
     replicas, confirming = (
         known_count(facts.get(name)) or 0 for name in ("connected_slaves", CONFIRMING)

@@ -1,10 +1,9 @@
 """Awaiting: run functions that wait for Redis without blocking the event loop.
 
 The transactions, queries and connections of Blueque are plain functions. `awaited` runs such a
-function in a greenlet, a separate stack in the same thread. Where the function would wait, for a
-socket or between two tries, the greenlet passes an awaitable to the coroutine and is suspended
-until it is done. So asyncio needs no second implementation, and no thread except the one that
-resolves host names.
+function in a greenlet, a separate stack in the same thread. Where the function would wait for a
+socket or for its next try, the greenlet passes an awaitable to the coroutine and is suspended. So
+asyncio needs no second implementation, and no thread except the one that resolves host names.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def cron_times(cron: str, zone: ZoneInfo, begin: int) -> Iterator[int]:
 
     It ends when no time comes within 50 years. cron: as `read_cron` returns it.
 
-    cronsim computes times of the wall clock, without a zone. With a zone, it skips times when a
-    clock moves by half an hour or at midnight, and goes back after a start in a repeated hour.
+    cronsim gets times of the wall clock, without a zone. With a zone, it skips times when a clock
+    moves by half an hour or at midnight. It also goes back after a start in a repeated hour.
     """
     if begin > LAST_SECOND - 2 * DAY:  # within the year 9999 in all zones
         return

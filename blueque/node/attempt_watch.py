@@ -256,8 +256,8 @@ class AttemptWatch:
         """End the processes that the ended task process has left running. Return when to call again.
 
         None: nothing is left. find_strays: returns the processes of the task that have become our
-            children; None: they may be children of another process, so all processes of the host
-            are searched.
+            children. None: search all processes of the host, because they may be children of
+            another process.
         """
         again = self._end_the_rest(find_strays)
         if again is None:

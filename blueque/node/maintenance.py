@@ -1,8 +1,8 @@
 """Maintenance: what a listener does for its queues besides beating.
 
-It puts due tasks in line, tells tasks of the ends that they wait for, makes the tasks of schedules,
-ends tasks that have not started in time, and deletes old ones. Schedulers do the same, and log an
-outage of Redis; what fails here is only postponed.
+It enqueues due tasks, makes the tasks of schedules, tells tasks when what they wait for has ended,
+expires late tasks and deletes old ones. Schedulers do the same and log an outage of Redis. Here,
+failures only postpone the work.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Registry: which listeners share a spool, and for which master: `[spool]/listeners/[pid]`.
 
-A master may exit while a listener still runs a task. That listener counts as one of the slots of
-the next master, which reads the registry and does not ask Redis. The health check of a container
-reads it, too: `python -m blueque.node.registry` exits with 0 if listeners are alive in
-BLUEQUE_SPOOL and Redis has accepted a beat of each within BLUEQUE_LEASE.
+A master may exit while a listener still runs a task. That listener takes one of the slots of the
+next master, which reads the registry instead of Redis. The health check of a container reads it,
+too: `python -m blueque.node.registry`. It exits with 0 if BLUEQUE_SPOOL has live listeners and
+Redis accepted a beat of each within BLUEQUE_LEASE.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Waiting: the only place where a slot waits.
 
-Each wait obeys signals, notices the death of the master, ends when a descriptor is ready, and does
-the duties that are due, such as beats. There is no beat while the connection itself waits for an
+Each wait obeys signals, notices the death of the master, and does duties that are due, such as
+beats. It ends when a descriptor is ready. There is no beat while the connection itself waits for an
 answer; such a wait has a limit. A test forbids other modules of this package to wait.
 """
 

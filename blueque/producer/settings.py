@@ -75,15 +75,14 @@ class Settings:
 
         settings: weight, retry, time_limit, stall_limit, memory_limit, grace, lead,
             retention.complete, retention.failed or retention.cancelled, each as in the table of the
-            queue in blueque.toml; retry may be a `Retry`. Also max_running: how many of its tasks
-            may run at a time on all nodes together; max_pending: how many may be in line before a
-            call that adds more raises QueueFull; discard: "oldest" cancels the oldest of them
-            instead. None removes a setting.
+            queue in blueque.toml; retry may be a `Retry`. max_running: how many of its tasks may
+            run at a time, on all nodes together. max_pending: how many may be in line before adding
+            more raises QueueFull; discard="oldest" cancels the oldest instead. None removes a setting.
         by: who sets them. Default: this user and host.
         Options of the listener, the table of the queue in its blueque.toml, and its handler take
         precedence. Listeners apply new settings within a beat; those of 1.0.0 ignore them. Limits
-        apply to attempts that start afterwards. A retry policy is your consent to further attempts,
-        also of tasks that already run.
+        apply to attempts that start afterwards. A retry policy means that a task may run again
+        after it has started, also a task that runs already.
         Raises InvalidInput.
         Source: docs/protocol/operator.md, "set_settings".
         """

@@ -1,7 +1,7 @@
 """A batch of tasks on its way into an archive: claim_batch, mark_batch, erase, leave_batch.
 
-This module does not know the archive itself. It ensures that one archiver writes at a time, that a
-batch never goes back a step, and that a task is deleted only if it is unchanged.
+This module does not know the archive itself. Only one archiver writes at a time, a batch never goes
+back a step, and only unchanged tasks are deleted.
 """
 
 from __future__ import annotations

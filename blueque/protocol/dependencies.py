@@ -32,8 +32,8 @@ def enqueue_after(redis: Redis, tasks: Sequence[NewTask], now: float) -> list[bo
     """Create tasks, each in its queue, all at once. Return for each whether this call created it.
 
     Tasks that have nothing to wait for join the line.
-    tasks: at most 100, of any queues, with at most 100 parents and 1,000 conditions together; all
-        have a key or a chosen id, or none has. They join the group in their options.
+    tasks: at most 100, of any queues, with at most 100 parents and 1,000 conditions together.
+        Either all or none have a key or a chosen id. They join the group in their options.
     Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, WrongGroup for
         a group that does not take the task.
     """

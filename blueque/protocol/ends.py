@@ -68,8 +68,9 @@ class End(NamedTuple):
 
         facts: `result_encoding` first if the result has one.
         has_checkpoint: Redis may have a checkpoint, which is deleted.
-        then: at most 100 tasks to make, as for `spawn`. An existing one stays as it is; one that an
-            attempt made by `spawn` is not made again; a parent that is not in Redis is gone.
+        then: at most 100 tasks to make, as for `spawn`. Existing tasks stay as they are. A task
+            that an attempt made with `spawn` is not made again. A parent that is not in Redis
+            counts as gone.
         """
         return cls(
             "complete",

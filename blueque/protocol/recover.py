@@ -114,9 +114,9 @@ def lose(
 ) -> str | None:
     """Give up a started attempt whose process is gone without an exit record. Return its new status.
 
-    It is pending if its policy allows another attempt; failed with error type `lost` or, after too
-    many losses, `poison`; or cancelled if that was requested. None: the attempt had ended, or
-    another listener has it.
+    pending: its policy allows another attempt. failed: the error type is `lost` or, after too many
+        losses, `poison`. cancelled: that was requested. None: the attempt had ended, or another
+        listener has it.
     instance: of the registration of the node, which says dead, or alive if `is_ours`; None: there
         is no registration.
     default: the policy of a task that has none.

@@ -117,8 +117,8 @@ def reserve(
     attempt: its token is random, and new for each attempt.
     is_met: False when our node does not have free what the task needs: it is put back.
     line: from which the task was popped; what its tasks need is set aside. None: unknown.
-    newest: the number of the newest attempt in our spool, by `created` of the task, because Redis
-        may have forgotten it; at None, of those whose end was not reported.
+    newest: the number of the newest attempt in our spool, by `created` of the task; Redis may have
+        forgotten it. At None, the newest whose end was not reported.
     Raises NotFree when the task is back at the head of its line, because what it needs is in use,
         or because its `start_before` has passed: `expire` it.
     """

@@ -12,8 +12,8 @@ nothing is done twice and nothing is guessed. A write that arrives after we gave
 by Redis itself, because its watched key has changed by then.
 
 If replicas have to confirm changes, WAIT is sent with the EXEC. Too few replicas count as a lost
-reply: the transaction runs again, on a new connection and so perhaps on another server, and an
-answer that changes nothing waits for replicas as well.
+reply: the transaction runs again on a new connection, perhaps to another server. Even an answer
+that changes nothing waits for replicas.
 """
 
 from __future__ import annotations

@@ -97,9 +97,9 @@ def load_all(redis: Redis, names: Iterable[str]) -> dict[str, Task]:
 def tasks_and_groups(names: Iterable[str]) -> Reader[dict[str, Task]]:
     """Read tasks, and groups by their names in conditions: one round trip.
 
-    A group has the form of a task, with the fields status (`open`, `complete`, `failed`), state (of
-    its record), members (how many), open (how many have not ended) and bad (how many ended without
-    being complete).
+    A group has the form of a task. Its fields are status (`open`, `complete`, `failed`), state (of
+    its record), members, open and bad: how many it has, how many have not ended, and how many ended
+    without being complete.
     """
     unique = dict.fromkeys(names)
     groups = {name: group for name in unique if (group := group_of(name)) is not None}

@@ -49,9 +49,9 @@ def load_all(redis: Redis, queues: Sequence[str]) -> list[dict[str, str]]:
 def records(queue: str, names: Iterable[str]) -> Reader[list[dict[str, str]]]:
     """Read the records of these feeds of a queue: one round trip.
 
-    The record of a dead feeder comes without its token: its process is gone from this host, or it
-    gave no sign of life for a minute. Records that have expired, or are not those of a feed, are
-    left out.
+    The record of a dead feeder comes without its token. A feeder is dead if its process is gone
+    from this host, or after a minute without a sign of life. Records that have expired or belong to
+    no feed are left out.
     """
     replies = yield [
         command

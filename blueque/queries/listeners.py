@@ -53,10 +53,9 @@ _REGISTRATION = (
 class Node(NamedTuple):
     """A listener of one queue, as Redis shows it.
 
-    state: up; draining: it takes no more tasks and will exit; paused: it takes none until it is
-        ordered to; silent: no heartbeat for its lease; unattended: used as a library, without
-        heartbeats; 1.0.0: it has no registration; dead; gone: it left a task behind and is not
-        registered.
+    state: up. draining: it takes no more tasks and will exit. paused: it takes none until ordered
+        to. silent: no heartbeat for its lease. unattended: used as a library, without heartbeats.
+        1.0.0: without a registration. dead. gone: not registered, but it left a task behind.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """Search the tasks of many queues: read them in bounded pieces, and keep the matches.
 
-The cost does not depend on how many tasks there are: of each list, only the beginning is searched,
-at most MOST_SEARCHED tasks of all lists together.
+The cost does not depend on how many tasks there are. Only the beginning of each list is searched,
+at most MOST_SEARCHED tasks in total.
 """
 
 from __future__ import annotations

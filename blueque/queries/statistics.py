@@ -1,9 +1,9 @@
 """How many tasks of a queue waited, ran and failed on which days, and for how long.
 
 The transactions count them, see docs/protocol.md, "Events". Counts, means and standard deviations
-are exact. Quantiles are estimates, because Redis keeps buckets only: a second wide up to a minute,
-a minute up to an hour, an hour up to a day. Mean and deviation bound them further: if all tasks run
-for 7 ms, the quantiles are 7 ms, although the first bucket is a second wide.
+are exact. Quantiles are estimates, because Redis keeps only buckets. They are a second wide up to a
+minute, a minute up to an hour, and an hour up to a day. Mean and deviation bound the quantiles
+further: if all tasks run for 7 ms, the quantiles are 7 ms.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Readers: generators that yield the commands of a round trip, get its replies, and return what they
-have found.
+"""Readers: generators that yield the commands of a round trip, get the replies, and return a result.
 
     def length(queue: str) -> Reader[int]:
         (found,) = yield [("LLEN", keys.pending(queue))]
         return int(found)
 
-`read` runs one. A reader calls another with `yield from`, or many at once with `in_step` and
-`of_each`: the first steps of all share a round trip, then the second ones. A step without commands
-takes none.
+`read` runs one. A reader calls another with `yield from`. `in_step` and `of_each` run many at once:
+their first steps share a round trip, then their second steps. A step without commands takes none.
 """
 
 from __future__ import annotations

@@ -153,8 +153,8 @@ def _parents(task_id: str) -> Reader[Dependencies]:
 class _Queue(NamedTuple):
     """The facts about the queue of a task.
 
-    lengths: for each line that comes before or beside those of the tasks: how many tasks wait in
-        it, and how many hold the lock that they need.
+    lengths: for each line before or beside those of the tasks, how many tasks wait in it, and how
+        many hold the lock that they need.
     counted: some of the tasks that count as running.
     """
 

@@ -39,10 +39,10 @@ def settle_groups_step(redis: Redis, now: float, left_alone: GroupsLeftAlone | N
     """Record which members of groups have ended, end groups, and tell their dependents. Return
     whether there is more to do.
 
-    It handles at most 100 members, ten groups, 100 dependents of each, and 100 cancellations; and
-    records at most 1,000 members of each group that ended unnoticed. Any number of programs may do
-    it at once. It takes one round trip when there is nothing to do. A key of a wrong type stops
-    only the group or the member that has it.
+    A step handles at most 100 members, ten groups, 100 dependents of each, and 100 cancellations.
+    It records at most 1,000 members of each group that ended unnoticed. Any number of programs may
+    do it at once. With nothing to do, it takes one round trip. A key of a wrong type stops only the
+    group or the member that has it.
     left_alone: passed from one step to the next, so that any number of these delay no other.
     """
     left = left_alone or GroupsLeftAlone()

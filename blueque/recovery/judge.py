@@ -1,10 +1,10 @@
 """Recovery: finds dead listeners of some queues and handles what they held.
 
 Any number of judges may do this at the same time. A listener is certainly dead when its process is
-gone, which only a judge on its own host can see. Other judges see its beat only. They take it for
-dead when its beat did not change for a whole lease, by the clock of a judge that looked often, got
-every reply soon, and could have written itself. So no lease expires while Redis is unavailable or
-refuses writes. The lease is in the registration of the listener.
+gone, which only a judge on its own host can see. Other judges see only its beat. They take it for
+dead when its beat did not change for a whole lease, by their own clock. During that time they must
+have looked often, with quick replies, and must have been able to write. So no lease expires while
+Redis is unavailable or refuses writes. The lease is in the registration of the listener.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ class Retention:
         """Delete tasks, oldest first. Return whether there may be more.
 
         It takes one round trip when there is nothing to delete. A queue that Redis refuses is left
-        alone for a minute; all queues of the step, if the reason is not in their keys, as when
-        Redis is out of memory.
+        alone for a minute. If the reason is not in its keys, as when Redis is out of memory, that
+        goes for all queues of the step.
         """
         began, places = time.monotonic(), self._turn()
         try:

@@ -1,8 +1,8 @@
-"""Charts and timelines as SVG, the stylesheet and the templates that all pages share; and a report
-about finished tasks as one HTML file, without scripts and other files. Requires jinja2.
+"""Charts and timelines as SVG, and the stylesheet and templates that all pages share. Also a report
+about finished tasks: one HTML file without scripts or other files. Requires jinja2.
 
 May import: node/ and what is below it. Begin with page.py.
 
-`summary` is the content of a report, `page` writes it with the templates; `charts` and `timeline`
-draw, with `scales` for axes, `lanes` for runs and `svg` for elements. Nothing here reads Redis.
+`summary` makes the content of a report, and `page` writes it with the templates. `charts` and
+`timeline` draw; `scales` is for axes, `lanes` for runs, `svg` for elements. Nothing here reads Redis.
 """

@@ -84,8 +84,8 @@ class Host(NamedTuple):
 class Timeline:
     """Which tasks ran when on which host, between two times.
 
-    Either `bars`, every run; or `profiles`, when there are too many runs: by host and status, how
-    many ran at the same time in each step of time.
+    `bars` has every run. If there are too many, `profiles` has instead how many ran at the same
+    time, by host, status and step of time.
     more: how many hosts are left out, those with the least work.
     """
 

@@ -1,8 +1,8 @@
 """Elements of HTML and SVG; the only place where text is escaped for them.
 
-A chart has no viewBox: horizontal values are in percent, so that it may have any width, and
-vertical values in pixels, so that text and lines keep their size. Paths, which cannot use percent,
-are in a stretched chart within it.
+A chart has no viewBox. Horizontal values are in percent, so that it fits any width. Vertical values
+are in pixels, so that text and lines keep their size. Paths, which cannot use percent, are in a
+stretched chart within it.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ def about_start(inquiry: Inquiry, why: Sequence[Reason]) -> str:
 def seconds_to_start(inquiry: Inquiry, why: Sequence[Reason]) -> float | None:
     """Return in how many seconds a pending task may start; None: unknown.
 
-    It assumes that running tasks end by their progress or as usual, and that tasks before it run as
-    long as tasks of the queue usually do.
+    It assumes that running tasks end by their progress or as usual, and that tasks before it run
+    for the usual time of the queue.
     """
     if inquiry.task.status != "pending" or inquiry.before is None:
         return None

@@ -1,9 +1,8 @@
 """Which value of a setting applies, and where it comes from.
 
-The first place that has one applies. For a program these are its options, the environment, its
-table of blueque.toml and the default. For the tasks of a queue they are the options, the
-environment, the table of the queue, its handler, its settings in Redis, [listener] or [retention],
-and the default.
+The first place that has one applies. For a program: its options, the environment, its table of
+blueque.toml, the default. For the tasks of a queue: the options, the environment, the table of the
+queue, its handler, its settings in Redis, [listener] or [retention], the default.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ def stats(df: DataFrame, by: str | Iterable[str] = ("queue", "day")) -> DataFram
     df: a table of tasks.
     by: columns of it, or "day": the UTC day on which a task finished (of 1.0.0: was last updated).
         One row per group, with n, complete, failed, cancelled and restarted (started more than
-        once). For wait and run, in seconds: wait_n (how many are known), wait_mean, wait_variance
-        (of all, not of a sample), wait_max, wait_p50, wait_p90 and wait_p99 (approximate: the rank
-        is within 1 in 1,000); null if none is known.
+        once). For wait, in seconds: wait_n (how many are known), wait_mean, wait_variance (of all,
+        not of a sample), wait_max, wait_p50, wait_p90 and wait_p99. The quantiles are approximate:
+        the rank is within 1 in 1,000. For run, the same. Null if none is known.
     Raises InvalidInput, InvalidType.
     """
     groups = names(by)

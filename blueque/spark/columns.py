@@ -54,14 +54,14 @@ class _Chosen:
         self._names = dict(zip(map(id, columns), frame.select(*columns).columns, strict=True))
 
     def parameter(self, given: Any) -> Any:
-        """Return the name in the parameters; a Column may take the place of one of its name."""
+        """Return the name in the parameters. A Column may replace a column of its name."""
         if not is_column(given) or self._is_plain(given):
             return self._names.get(id(given), given)
         self.added[self._names[id(given)]] = given
         return self._names[id(given)]
 
     def other(self, given: Any, option: str) -> Any:
-        """Return the name of a column that holds this, whatever took the place of its own."""
+        """Return the name of a column with these values, even if its own name was taken."""
         name = self._names.get(id(given), given)
         if is_column(given) and not self._is_plain(given):
             column_of_it = given
@@ -85,7 +85,7 @@ def is_column(given: Any) -> bool:
 
 
 def column(name: str) -> Column:
-    """Return the column of that name, which may have dots and spaces."""
+    """Return the column of that name, which may contain dots and spaces."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 

@@ -1,9 +1,8 @@
-"""The data source `blueque` behind its class in discovery/pyspark_blueque, where Spark has sources
-in Python: from 4.0.
+"""The data source `blueque`. Its class is in discovery/pyspark_blueque; data sources in Python need
+Spark 4.0.
 
 It runs in Python processes that Spark starts beside its driver, and shares nothing with your
-program. What it does is in reader.py and in write_options.py, layout.py (the columns) and
-writer.py.
+program. The work is in reader.py, write_options.py, layout.py (the columns) and writer.py.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Message(WriterCommitMessage):
 
 
 class FrameWriter(DataSourceArrowWriter):
-    """Has a writer do what Spark asks for."""
+    """Calls a writer as Spark asks."""
 
     def __init__(self, inner: Writer) -> None:
         self._inner = inner
@@ -55,7 +54,7 @@ class FrameWriter(DataSourceArrowWriter):
         self._inner.commit([each.report for each in messages if isinstance(each, Message)])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Leave what was written: its keys count, and the same write again makes the rest."""
+        """Leave the written tasks: their keys count, and a repeated write makes the rest."""
 
 
 class TaskReader(DataSourceReader):
@@ -65,7 +64,7 @@ class TaskReader(DataSourceReader):
         self._wish = wish
 
     def partitions(self) -> list[InputPartition]:
-        """Take the snapshot, and return a partition for each slice of it."""
+        """Take the snapshot and return a partition for each slice."""
         return [InputPartition(piece) for piece in reading.freeze(self._wish)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -75,7 +74,7 @@ class TaskReader(DataSourceReader):
 
 
 def schema(options: Mapping[str, str]) -> StructType:
-    """Return the schema for these options: that of a stream has the same columns."""
+    """Return the schema for these options. A stream has the same columns."""
     of_both = {
         name: text for name, text in options.items() if name.lower() not in reading.OF_STREAMS
     }

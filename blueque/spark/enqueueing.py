@@ -127,14 +127,15 @@ def enqueue(
 
     Columns are named, in any case as in Spark, or given as Columns such as `F.col("id")`.
     key: the column or columns that identify a task, so that a row makes only one. Use values that
-        are the same whenever Spark computes the frame. With a `group` the key counts in that group
-        until its `keep` is over, even if its task was deleted; else in the queue, as for
-        `Queue.enqueue`. Tasks may start while others are still written. After a failure, repeat the call.
+        are the same whenever Spark computes the frame. With a `group`, the key counts in that group
+        until its `keep` is over, even if the task was deleted. Without one, it counts in the queue,
+        as for `Queue.enqueue`. Tasks may start while others are still written. After a failure,
+        repeat the call.
     group: the group that all tasks join. The call opens a missing group and closes it at its end. A
         repeated call makes what is missing, and nothing twice. A closed group takes no new keys
         (WrongGroup). A group that another program has opened stays open.
-    params: the columns that make the dict of parameters. A name outside of a list: its value is the
-        parameters, and text stays a str. Default: all columns but those of eta and priority.
+    params: the columns that make the dict of parameters. A name that is not in a list: its value is
+        the parameters, and text stays a str. Default: all columns but those of eta and priority.
     json: the only text column holds JSON.
     eta: a column of timestamps or Unix seconds, null for at once; or a value for all.
     priority: a column, or a value for all.
@@ -143,8 +144,8 @@ def enqueue(
     check: check all rows before any is written. Spark computes the frame once and keeps the needed
         columns in the memory and on the disks of its workers until all is written. Without it, a
         refused row fails the job when it is reached, and is the cause of JobFailed.
-    after: what all tasks wait for: the result of another call that has a group, groups, ids, or
-        `blueque.after`; at most 100.
+    after: what all tasks wait for, at most 100: ids, groups, results of calls that have a `group`,
+        or `blueque.after`.
     broken: as for `Queue.enqueue`.
     hold: "until_collected": retention keeps the tasks until you call `collected` of the result, for
         at most 30 days. Or another time.

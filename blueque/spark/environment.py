@@ -1,5 +1,5 @@
-"""The environment variables of Spark, and where Java and spark-submit are. It needs no pyspark,
-whose import takes a second.
+"""The environment variables of Spark, and where Java and spark-submit are. Needs no pyspark, whose
+import takes a second.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def default_master(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def quiet_log(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the options with which Spark logs errors only, unless its logging is configured."""
+    """Return options that make Spark log only errors, unless its logging is configured."""
     if _is_configured("log4j2.properties", environ):
         return {}
     return {
@@ -63,7 +63,7 @@ def quiet_log(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def option(name: str, value: object) -> tuple[str, str]:
-    """Return name and value of an option as Spark has them; `spark_driver_memory` is
+    """Return the name and value of an option of Spark: `spark_driver_memory` is
     spark.driver.memory.
     """
     if name.startswith("spark_"):

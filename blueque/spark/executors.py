@@ -1,6 +1,6 @@
-"""Runs functions in the workers of Spark, and returns what they return.
+"""Run functions in the workers of Spark and return their results.
 
-It is `mapInArrow`, which Spark 3.5 and 4, Connect and clusters have: it needs no RDDs.
+It uses `mapInArrow`, which works without RDDs in Spark 3.5 and 4, with Connect and on clusters.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Batches = Iterable[pa.RecordBatch]
 def on_each_partition(frame: DataFrame, function: Callable[[Batches], U]) -> list[U]:
     """Return function(batches) for each partition of the frame, each called in a Spark task.
 
-    Spark may call it more than once for a partition, even at the same time: what it leaves behind
-    needs a new name each time, and only the returned value counts.
-    function: can be pickled, as one at the top of a module that the workers have.
+    Spark may call it more than once for a partition, even at the same time. So what it leaves
+    behind needs a new name each time, and only the returned value counts.
+    function: must be picklable, such as one at the top of a module that the workers have.
     """
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -45,9 +45,9 @@ def read_each(
     schema: StructType,
     partitions: int | None = None,
 ) -> DataFrame:
-    """Return a frame with the rows that read(thing) yields in the workers for each of the things.
+    """Return a frame with the rows that read(thing) yields in the workers for each thing.
 
-    Each query reads them anew. partitions: the most; None: one for each thing.
+    Each query reads them anew. partitions: the maximum; None: one for each thing.
     """
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -59,9 +59,9 @@ def read_each(
 
 
 def run(spark: SparkSession, function: Callable[[T], U], things: Sequence[T]) -> list[U]:
-    """Return function(thing) for each of the things, in the same way.
+    """Return function(thing) for each of the things, each called in a Spark task.
 
-    A BluequeError comes back as it was raised; Spark tries RedisAway again.
+    A BluequeError is raised here as it was there; Spark retries RedisAway.
     """
 
     def work(batches: Batches) -> dict[int, Any]:
@@ -78,7 +78,7 @@ def run(spark: SparkSession, function: Callable[[T], U], things: Sequence[T]) ->
 
 
 def _numbers(spark: SparkSession, count: int, partitions: int | None = None) -> DataFrame:
-    """Return the numbers from 0 up to `count`, in so many partitions at most."""
+    """Return the numbers from 0 up to `count`, in at most so many partitions."""
     return spark.range(0, count, 1, min(count, partitions or count) or 1)
 
 

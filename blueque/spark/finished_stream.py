@@ -1,8 +1,7 @@
-"""The source of streams: each end of a task is a row, once, in the order of the events of its
-queue.
+"""The source of streams: each end of a task is one row, in the order of the events of its queue.
 
-An offset is a place in the events of each queue. What Spark reads again, it reads from the same
-places, so a sink that takes each batch once, such as files, has each end once.
+An offset is a place in the events of each queue. Spark repeats a batch from the same places. So a
+sink that takes each batch once, such as files, has each end once.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ log = logging.getLogger("blueque")
 
 
 class Part(NamedTuple):
-    """The events of one queue behind one place, up to another."""
+    """The events of one queue after one place, up to another."""
 
     queue: str
     start: str
@@ -61,7 +60,7 @@ def make_stream_reader(schema: StructType, options: Mapping[str, str]) -> Finish
 
 
 class FinishedReader(DataSourceStreamReader):
-    """Reads the ends of tasks: the places in one process of Spark's, the tasks in the workers."""
+    """Reads the ends of tasks: places in one process of Spark, tasks in the workers."""
 
     def __init__(
         self, wish: reading.Wish, statuses: Sequence[str], begin: str, fails: bool
@@ -69,13 +68,13 @@ class FinishedReader(DataSourceStreamReader):
         self._wish, self._statuses, self._begin, self._fails = wish, statuses, begin, fails
 
     def initialOffset(self) -> dict[str, str]:
-        """Return where a new query begins."""
+        """Return the place where a new query begins."""
         if self._begin == "latest":
             return self.latestOffset()
         return dict.fromkeys(self._wish.queues, history.FIRST)
 
     def latestOffset(self) -> dict[str, str]:
-        """Return where the events end now."""
+        """Return the place of the newest events."""
         with self._client() as client:
             return history.last_places(client.connections, self._wish.queues)
 
@@ -118,9 +117,9 @@ class FinishedReader(DataSourceStreamReader):
 def rows(
     client: Client, queue: str, events: Sequence[Event], fields: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each of these ends, with what the task has now.
+    """Yield a row for each of these ends, with the present fields of the task.
 
-    Of a task that is gone or has run again, what only its hash says of that end is null.
+    If a task is gone or has run again, the fields of that end that only its hash had are null.
     """
     pa = arrow.pyarrow()
     needed = [*dict.fromkeys([*fields, TASK_ID, "status", "attempts"])]

@@ -1,4 +1,4 @@
-"""Says in one sentence why a job of Spark has failed. Spark itself prints the tracebacks of several
+"""Explain in one sentence why a Spark job failed. Spark itself prints the tracebacks of several
 processes.
 """
 
@@ -34,8 +34,8 @@ def failing(
     fate: str,
     as_it_was: tuple[type[BluequeError], ...] = (InvalidInput,),
 ) -> Iterator[None]:
-    """Raise an error of Blueque for a job that fails in the block: the error that stopped it, if it
-    is of these types, or JobFailed.
+    """Raise an error of Blueque for a job that fails in the block: the error that stopped it if it
+    has one of these types, else JobFailed.
     """
     try:
         yield
@@ -50,8 +50,8 @@ def failing(
 
 
 def raised(error: BaseException) -> BluequeError | None:
-    """Return the error of Blueque that has failed all tries of a task of Spark, from the text of
-    its traceback. None: it was another error.
+    """Return the error of Blueque that failed all tries of a Spark task, from its traceback as
+    text. None: it was another error.
     """
     found = _RAISED.findall(_text(error))
     kind = getattr(errors, found[-1][0], None) if found else None
@@ -65,7 +65,7 @@ def raised(error: BaseException) -> BluequeError | None:
 
 
 def reason(error: BaseException) -> str:
-    """Return in a sentence why a job has failed."""
+    """Return a sentence about why a job failed."""
     text = _text(error)
     others = _TRACEBACK.findall(text) or _LAST.findall(text)
     if others:

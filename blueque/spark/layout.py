@@ -1,4 +1,4 @@
-"""Which columns hold which fields of the tasks; checks their types."""
+"""Which columns hold which fields of the tasks. Checks their types."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _IN_JSON = (
 
 
 class Layout(NamedTuple):
-    """Which columns hold what.
+    """Which columns hold which fields.
 
-    parameters: the columns that make the parameters. names: theirs in JSON.
-    is_value: the one column of parameters is all of them. is_text: and it is text, taken as it is.
-    are_json: the parameters are JSON. max_bytes: the most bytes of the parameters of a task.
+    parameters: the columns of the parameters. names: their names in JSON.
+    is_value: the parameters are the value of one column. is_text: it is text, taken as it is.
+    are_json: the parameters are JSON text. max_bytes: the most bytes of the parameters of a task.
     """
 
     parameters: tuple[str, ...]
@@ -52,7 +52,7 @@ class Layout(NamedTuple):
         return self.labels.get(name, name)
 
     def renamed(self, names: Mapping[str, str]) -> Layout:
-        """Return the layout of the frame whose columns have these names now."""
+        """Return the layout with these names of the columns."""
 
         def of(name: Any) -> Any:
             return names.get(name, name) if isinstance(name, str) else name
@@ -67,13 +67,13 @@ class Layout(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns that are needed, each once."""
+        """The names of all needed columns, each once."""
         others = (name for name in (self.eta, self.priority) if isinstance(name, str))
         return tuple(dict.fromkeys([*self.parameters, *self.keys, *others]))
 
 
 def lay_out(schema: StructType, target: Target, is_case_sensitive: bool = False) -> Layout:
-    """Return which columns hold what. Raises InvalidInput and InvalidType, which name the column."""
+    """Return which columns hold which fields. Raises InvalidInput and InvalidType, which name the column."""
     frame = _Frame(schema, is_case_sensitive)
     keys = tuple(
         frame.typed(name, "key", _KEYS, "text, a whole number or a date") for name in target.keys
@@ -105,13 +105,13 @@ def lay_out(schema: StructType, target: Target, is_case_sensitive: bool = False)
 
 
 def kind(data_type: DataType) -> str:
-    """Return the SQL name of a type, without what is in parentheses or behind a `<`."""
+    """Return the SQL name of a type, without its parameters."""
     name = data_type.simpleString().partition("(")[0].partition("<")[0].partition(" collate ")[0]
     return "string" if name in ("char", "varchar") else name
 
 
 def require_json(data_type: DataType, name: str) -> None:
-    """Refuse a type for which `to_json` makes nothing that a task could use."""
+    """Refuse a type that `to_json` turns into nothing useful for a task."""
     inner = getattr(data_type, "fields", None)
     its_kind = kind(data_type)
     if its_kind == "struct" and inner is not None:
@@ -134,9 +134,7 @@ def shown(value: object) -> str:
 
 
 class _Frame:
-    """The columns of a frame. A name is found in any case, as Spark finds it, unless Spark is told
-    otherwise.
-    """
+    """The columns of a frame. Names match in any case, unless Spark is configured otherwise."""
 
     def __init__(self, schema: StructType, is_case_sensitive: bool) -> None:
         self.fields = {field.name: field for field in schema.fields}

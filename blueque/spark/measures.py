@@ -1,10 +1,10 @@
 """The measures of each task in a table: its day, how long it waited and ran, and why it failed.
 
 wait: from `created`, or from `eta` if that is later, to `started`, in seconds. run: from `started`
-    to `finished`. Both are of the attempt that started last, null where a time is missing (1.0.0
-    records none), never less than 0: clocks differ.
+    to `finished`. Both are of the attempt that started last. They are null where a time is missing
+    (1.0.0 records none), and at least 0, because clocks differ.
 day: in UTC, of `finished`; of `updated` if that is missing. kind: the error type, or the first word
-    of the error. Nothing here depends on the time zone of the session, or on ANSI mode.
+    of the error. Nothing depends on the time zone of the session or on ANSI mode.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _MEASURES = {
 
 
 def measured(df: DataFrame, measures: Iterable[str], columns: Iterable[str] = ()) -> DataFrame:
-    """Return these measures of each row, and some columns of the table, "day" among them. Nothing
-    else is read.
+    """Return these measures of each row, and some columns of the table, "day" among them. No other
+    column is read.
 
-    measures: wait, run, seen, kind; they are named _wait and so on.
-    Raises InvalidInput when the table lacks a column, with the `fields=` that are needed.
+    measures: wait, run, seen, kind; the columns are named _wait and so on.
+    Raises InvalidInput if the table lacks a column; it names the `fields=` that are needed.
     """
     derived = [f"_{name}" for name in measures]
     wanted = [*dict.fromkeys(columns)]
@@ -80,7 +80,7 @@ def names(by: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def bucket(duration: str) -> Column:
-    """Return the number of Qless's bucket for a column of seconds."""
+    """Return the number of the bucket for a column of seconds, see model/histogram.py."""
     units = [("d", 86400), ("h", 3600), ("m", 60)]
     cases = " ".join(
         f"when {duration} >= {size} then {histogram.NAMES.index(f'{unit}1') - 1} + cast({duration} / {size} as int)"

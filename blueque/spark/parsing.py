@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def parsed(frame: DataFrame, schema: StructType | str | None) -> DataFrame:
-    """Return the frame with the column `result` parsed as JSON of this schema, at its place; None:
-    as it is. Where it does not fit it is null. Raises InvalidInput if there is no such column.
+    """Return the frame with the column `result` parsed as JSON of this schema. None: as it is.
+
+    A result that does not fit is null. Raises InvalidInput if there is no such column.
     """
     if schema is None:
         return frame

@@ -14,14 +14,14 @@ _ENDED = ("SUCCEEDED", "FAILED")
 
 
 class Far(NamedTuple):
-    """How many of Spark's tasks are done. total grows with each job: how many will come is unknown."""
+    """How many tasks of Spark are done. total grows with each job, because the number of jobs is unknown."""
 
     done: int
     total: int
 
 
 class Progress:
-    """Counts the tasks of all jobs of a session, in any thread.
+    """Counts the Spark tasks of all jobs of a session, in any thread.
 
     tracker: `SparkContext.statusTracker()`. It forgets old jobs and stages, so their counts are
         kept here.
@@ -64,9 +64,9 @@ class Progress:
 
 
 class Reporter:
-    """Reports the progress from another thread, while it is started.
+    """Reports the progress from another thread while it is started.
 
-    tell: called when the progress has changed. A look that fails is repeated: Java may be ending.
+    tell: called when the progress has changed. A failed look is repeated, because Java may be ending.
     """
 
     def __init__(self, progress: Progress, tell: Callable[[Far], object]) -> None:
@@ -80,7 +80,7 @@ class Reporter:
         self._thread.start()
 
     def stop(self, has_last_word: bool) -> None:
-        """Stop reporting; with a last report if wanted."""
+        """Stop reporting, with a last report if wanted."""
         self._has_last_word = has_last_word
         self._stopping.set()
         self._thread.join(2 * EVERY)

@@ -32,16 +32,17 @@ NO_KEY = (
 class Target(NamedTuple):
     """Where rows go. Spark copies it to every process that writes.
 
-    group: that the tasks join, and in which keys count; None: they count in the queue.
-    keys, parameters: names of columns; no parameters: all columns that have no other use.
-    is_value: one column is named as text, and not in a list: its value alone is the parameters.
-    is_json: the one column of parameters is JSON text. eta, priority: a value for all rows, or the
+    group: which the tasks join, and in which keys count. None: keys count in the queue.
+    keys, parameters: names of columns. No parameters: all columns without another use.
+    is_value: the parameters are the value of one column, named as text instead of a list.
+    is_json: the only column of parameters is JSON text. eta, priority: a value for all rows, or the
         name of a column.
-    options: of `Queue.enqueue`, for all tasks. keep: how long the group or the key counts; None:
-        the default.
-    links: `after` and `broken` of all tasks, those that were given.
-    hold: see `TaskGroup.open`. append: keys are added to the group, even if it was closed.
-    replicas: how many have to confirm the tasks, within how many seconds, as where the write was begun.
+    options: for all tasks, as for `Queue.enqueue`. keep: how long the group or the key counts;
+        None: the default.
+    links: the given ones of `after` and `broken`, for all tasks.
+    hold: see `TaskGroup.open`. append: add keys to the group, even if it was closed.
+    replicas: how many must confirm the tasks, within how many seconds, as configured where the
+        write began.
     """
 
     queue: str
@@ -79,25 +80,25 @@ class Target(NamedTuple):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The same, and how long the group or the key counts."""
+        """The options for all tasks, and how long the group or the key counts."""
         return self.for_all | ({} if self.keep is None else {"keep": self.keep})
 
     @property
     def bytes_left(self) -> int:
-        """The most bytes of the parameters of a task: the context counts."""
+        """The most bytes of the parameters of a task. The context counts, too."""
         context = self.options.get("context")
         fields = {} if context is None else {"context": require_context(context)}
         return bytes_left_for_parameters(fields, self.max_bytes)
 
     @property
     def terms(self) -> Terms:
-        """With which the group is opened."""
+        """The arguments that open the group."""
         return terms_for(self.keep, KEEP, hold=self.hold, **self.links)
 
 
 def parse(options: Mapping[str, str]) -> Target:
-    """Return what the options of a write ask for, which Spark hands over as text. Raises
-    InvalidInput, which names the option.
+    """Return what the options of a write ask for, which Spark passes as text. Raises InvalidInput,
+    which names the option.
     """
     given = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(given)
@@ -108,7 +109,7 @@ def parse(options: Mapping[str, str]) -> Target:
 
 
 def target_of(options: Mapping[str, Any]) -> Target:
-    """Return what the options of a write ask for. Those that are None are not given.
+    """Return what the options of a write ask for. None means that an option was not given.
 
     key, params: names of columns; one name is a str. after: None, or made by `blueque.after`.
     Raises InvalidInput, InvalidType.
@@ -196,7 +197,7 @@ def _name(text: str) -> str:
 
 
 def _columns(text: str) -> str | tuple[str, ...]:
-    """Return a name, or several: `a, b`, or as a list in JSON if they contain a comma."""
+    """Return one or several names: `a, b`, or a JSON list if a name contains a comma."""
     is_list = text.startswith("[")
     names = json.loads(text) if is_list else [name.strip() for name in text.split(",")]
     if not all(isinstance(name, str) and name for name in names):
@@ -211,8 +212,8 @@ def _yes_or_no(text: str) -> bool:
 
 
 def _eta(text: str) -> float | str:
-    """Return Unix seconds, given such or a time as 2030-01-31T08:00:00Z; otherwise the name of a
-    column.
+    """Return Unix seconds if the text is such, or a time such as 2030-01-31T08:00:00Z. Otherwise
+    return it as the name of a column.
     """
     if re.fullmatch(r"-?\d+(\.\d*)?", text):
         return require_due(float(text))
@@ -244,7 +245,7 @@ def _retry(text: str) -> Retry | Literal[False]:
 
 
 def _after(text: str) -> After:
-    """Return conditions: ids, as `a, b`; or JSON, `{"ok": ["a"], "any": ["group g"]}`."""
+    """Return conditions: ids, as in `a, b`; or JSON, `{"ok": ["a"], "any": ["group g"]}`."""
     if not text.startswith("{"):
         return after(ok=[name.strip() for name in text.split(",")])
     given = json.loads(text)

@@ -1,9 +1,9 @@
-"""The writers of frames: they make tasks of the rows of a partition in a worker of Spark, and
+"""The writers of frames. They make tasks from the rows of a partition in a worker of Spark, and
 commit what the workers report.
 
-Opening, each task of Spark and the commit may run in different processes. They know of each other
-by the reports and by the group in Redis. `bs.enqueue` uses the writers directly;
-`format("blueque")` has datasource.py in between.
+The opening, each Spark task and the commit may run in different processes. They share only the
+reports and the group in Redis. `bs.enqueue` uses the writers directly; `format("blueque")` uses
+them through datasource.py.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ log = logging.getLogger("blueque")
 
 @dataclass
 class Report:
-    """What a task of Spark has done. new: tasks that it has made.
+    """What a Spark task has done.
 
-    error: why it has stopped early. A task that fails would be tried again by Spark, with the same
-        rows.
+    new: how many tasks it made. error: why it stopped early. A task that fails would be repeated by
+        Spark with the same rows.
     """
 
     rows: int = 0
@@ -57,7 +57,7 @@ class Report:
 
 
 class Written(NamedTuple):
-    """The result of a commit. tasks: of the group, or all new tasks if there is no group."""
+    """The result of a commit. tasks: those of the group, or all new ones without a group."""
 
     rows: int
     tasks: int
@@ -89,10 +89,10 @@ class Writer(ABC):
 
     @abstractmethod
     def put(self, client: Client, tasks: NewTasks) -> int:
-        """Make the tasks whose keys are new, and return how many."""
+        """Make the tasks with new keys and return how many."""
 
     def has_all(self, reports: Sequence[Report]) -> bool:
-        """Return whether all that was reported is in Redis. False: write all rows again."""
+        """Return whether everything reported is in Redis. False: write all rows again."""
         return True
 
     @abstractmethod
@@ -112,7 +112,7 @@ def make_writer(target: Target, layout: Layout) -> Writer:
 
 
 class MembersWriter(Writer):
-    """Writes rows whose keys count in a group: they are visible as they are written, and each key
+    """Writes rows whose keys count in a group. Tasks are visible as they are written, and each key
     makes one task.
     """
 
@@ -129,12 +129,12 @@ class MembersWriter(Writer):
         return self.opened.put(client.connections, tasks, fields)
 
     def has_all(self, reports: Sequence[Report]) -> bool:
-        """Return whether the group has all that was put: a failover takes tasks back.
+        """Return whether the group has all that was put: a failover may lose tasks.
 
-        What tasks of Spark that failed have made hides how many are missing, as do other programs
-        that add to the group. So a first pass counts only if the group has grown by what was
-        reported. If the frame has fewer rows than in the pass before, another would not help:
-        `commit` sees what is missing.
+        Failed Spark tasks and other programs also add to the group, which hides how many are
+        missing. So a first pass counts only if the group has grown by what was reported. If the
+        frame has fewer rows than in the pass before, another pass would not help: `commit` sees
+        what is missing.
         """
         new = sum(report.new for report in accepted(reports))
         rows, expected = sum(report.rows for report in reports), self._made + new
@@ -159,7 +159,7 @@ class MembersWriter(Writer):
 
 
 class KeysWriter(Writer):
-    """Writes rows with keys that count in the whole queue, for every producer, as
+    """Writes rows whose keys count in the whole queue, for every producer, as with
     `Queue.enqueue(key=)`.
     """
 
@@ -188,7 +188,7 @@ class KeysWriter(Writer):
 
 
 def accepted(reports: Sequence[Report]) -> Sequence[Report]:
-    """Return the reports of all tasks of Spark. Raises the error that one of them has met."""
+    """Return the reports of all Spark tasks. Raises the error of one of them."""
     for report in reports:
         if report.error is not None:
             raise report.error
@@ -196,7 +196,7 @@ def accepted(reports: Sequence[Report]) -> Sequence[Report]:
 
 
 def read(batch: pa.RecordBatch, layout: Layout) -> NewTasks:
-    """Return the rows of a batch as tasks whose ids are still to be made from their keys. Raises
+    """Return the rows of a batch as tasks whose ids are yet to be made from their keys. Raises
     InvalidInput for the first refused row, with its value.
     """
     parameters = _parameters(batch, layout)

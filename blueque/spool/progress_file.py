@@ -1,10 +1,10 @@
 """Gauge: the progress of a task in the file `progress.live`. The task writes it through a memory
 map, so a report takes half a microsecond.
 
-The file holds, in this order: a number that each report changes; done and total as doubles, NaN if
-unknown; the length of the words; the words, which are the unit, a line feed and the text in UTF-8;
-and in its last 8 bytes the number again. A report writes the number at the end first, and the
-number at the beginning last. A reader that finds two different numbers reads again.
+The file begins with a number that each report changes. Then come done and total as doubles, NaN if
+unknown; the length of the words; and the words: the unit, a line feed and the text in UTF-8. The
+last 8 bytes hold the number again. A report writes the number at the end first, and the number at
+the beginning last. A reader that finds two different numbers reads again.
 """
 
 from __future__ import annotations

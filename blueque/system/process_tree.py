@@ -1,7 +1,7 @@
 """The process tree of a task: the leader of a session and all its descendants.
 
-One read of /proc/[pid]/stat gives a process's parent, session, start, time and memory at once; a
-scan through psutil takes six times as long.
+One read of /proc/[pid]/stat gives parent, session, start, time and memory of a process. A scan with
+psutil takes six times as long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Identity = tuple[int, int]  # pid and the ticks at which it started
 
 
 class Usage(NamedTuple):
-    """What a tree uses."""
+    """The resources that a tree uses."""
 
     memory: int  # bytes; a page that processes share counts for each of them
     cpu_seconds: float  # also of ended processes
@@ -35,14 +35,11 @@ class Usage(NamedTuple):
 class Tree:
     """A process that leads its own session, and all its descendants.
 
-    A process that has left the session and lost its parent belongs to the tree if it was seen
-    before, or is named as a stray: a child that a subreaper has adopted.
-
+    A process that left the session and lost its parent belongs to the tree if an earlier scan saw
+    it. It also belongs if it is named as a stray: a child that a subreaper has adopted.
     pid: below 2: unknown, and the tree is empty. Session 0 is that of the whole machine.
-    start: the start ticks of the process; None: those of the process with this pid at the first
-        look.
-    used_before: seconds of CPU time that do not count, because the process used them for something
-        else.
+    start: the start ticks of the process. None: those of the process that has this pid at the first look.
+    used_before: seconds of CPU time that do not count, because the process used them for something else.
     """
 
     def __init__(self, pid: int, start: int | None = None, used_before: float = 0.0) -> None:
@@ -62,10 +59,10 @@ class Tree:
         return Usage(memory, self.cpu_seconds, len(living))
 
     def measure_memory(self) -> int:
-        """Return the bytes of all living members, each page that processes share counted once.
+        """Return the bytes of all living members. Shared pages count once.
 
-        Never more than `look` says, and far less for a pool of forks. Slow: some milliseconds for
-        each gigabyte.
+        It is never more than `look` reports, and far less for a pool of forks. Slow: some
+        milliseconds for each gigabyte.
         """
         import psutil  # here: commands look at trees without it; a listener has imported it
 
@@ -93,9 +90,9 @@ class Tree:
         strays: Collection[int] = (),
         told: set[Identity] | None = None,
     ) -> int:
-        """Send a signal to all living members; return how many got it.
+        """Send a signal to all living members and return how many got it.
 
-        told: members that have got it before; all that are found are added.
+        told: members that got it before; those that are found are added.
         """
         told = set() if told is None else told
         count = 0
@@ -115,9 +112,7 @@ class Tree:
         return count
 
     def kill_groups(self, with_root: bool = True) -> None:
-        """Kill each process group of the session at once, for processes that fork faster than a
-        scan.
-        """
+        """Kill each process group of the session at once, for processes that fork faster than a scan."""
         root = self._members.get(self.pid)
         if not self._has_session or (root and root.is_living and not with_root):
             return
@@ -184,10 +179,10 @@ class Tree:
         ]
 
     def _count_time(self, members: dict[int, _Member]) -> None:
-        """Bring `cpu_seconds` up to date.
+        """Update `cpu_seconds`.
 
-        A process passes its time to the parent that waits for it. If the parent did not wait, or
-        is gone too, the time that was last seen is added here.
+        A process passes its time to the parent that waits for it. If no parent waits, the last seen
+        time is added here.
         """
         before = self._members
         gone = {
@@ -231,9 +226,9 @@ class Stopping:
         self._told: set[Identity] = set()
 
     def step(self, now: float, strays: Collection[int] = ()) -> float | None:
-        """Do what is due and return when to call again; None: it is over.
+        """Do what is due and return when to call again. None: it is over.
 
-        now: of any clock that does not jump; the answer is by the same one.
+        now: of any monotonic clock; the answer is by the same clock.
         """
         if self._kill_at is None:
             self._kill_at = now + self._grace
@@ -259,7 +254,7 @@ class Stopping:
         return living
 
     def hurry(self, now: float) -> None:
-        """End the grace; now: by the clock of `step`."""
+        """End the grace period. now: by the clock of `step`."""
         self._grace = 0.0
         if self._kill_at is not None:
             self._kill_at = min(self._kill_at, now)

@@ -18,7 +18,7 @@ Range = tuple[int, int]  # first byte, and the first one after it
 
 
 def lock(descriptor: int, start: int, end: int, kind: int = fcntl.F_WRLCK) -> bool:
-    """Lock a range at once; False: another open file has locked some of it."""
+    """Lock a range without waiting. False: another open file has locked some of it."""
     try:
         fcntl.fcntl(
             descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, end - start, 0)
@@ -31,7 +31,7 @@ def lock(descriptor: int, start: int, end: int, kind: int = fcntl.F_WRLCK) -> bo
 
 
 def unlock(descriptor: int) -> None:
-    """End the locks that this open file has on any bytes."""
+    """Release all locks of this open file."""
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
 
 
@@ -50,7 +50,7 @@ def free(descriptor: int, start: int, end: int) -> Iterator[Range]:
 
 
 def conflict(descriptor: int, start: int, end: int) -> Range | None:
-    """Return a range between the two that another open file has locked; None: there is none."""
+    """Return a range between the two that another open file has locked. None: there is none."""
     answer = fcntl.fcntl(
         descriptor,
         fcntl.F_OFD_GETLK,
@@ -63,7 +63,7 @@ def conflict(descriptor: int, start: int, end: int) -> Range | None:
 
 
 def take(descriptor: int, total: int, amount: int) -> list[Range] | None:
-    """Lock as many bytes as that below `total`; None: there are not so many free."""
+    """Lock so many bytes below `total`. None: not so many are free."""
     while True:
         wanted = _choose(sorted(free(descriptor, 0, total)), amount)
         if wanted is None:
@@ -80,7 +80,7 @@ def units(ranges: list[Range]) -> Iterator[int]:
 
 
 def _choose(ranges: list[Range], amount: int) -> list[Range] | None:
-    """Return the first range that is large enough, or else as many as it takes, from the first."""
+    """Return the first range that is large enough; if none is, as many as needed, from the first."""
     for start, end in ranges:
         if end - start >= amount:
             return [(start, start + amount)]

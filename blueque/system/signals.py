@@ -14,8 +14,8 @@ ECHO = 1.0  # seconds in which a repeated signal counts as the same one
 
 
 def keep_ended_children() -> None:
-    """Have children that end stay until this process waits for them. What has started it may ignore
-    SIGCHLD, which is inherited: then the kernel reaps them itself.
+    """Let ended children stay until this process waits for them. SIGCHLD may be ignored by
+    inheritance; then the kernel reaps them itself.
     """
     if hasattr(signal, "SIGCHLD"):  # not on Windows
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -26,8 +26,8 @@ class StopRequest(BaseException):
 
 
 def request_stop(number: int, frame: object) -> None:
-    """Raise StopRequest: a handler for SIGTERM and SIGINT. From then on both are ignored, for a second
-    signal must not disturb what the program does before it ends.
+    """Raise StopRequest: a handler for SIGTERM and SIGINT. From then on both are ignored, so that a
+    second signal does not disturb the end of the program.
     """
     for other in (signal.SIGTERM, signal.SIGINT):
         signal.signal(other, signal.SIG_IGN)
@@ -63,25 +63,21 @@ class Signals:
         os.close(self._write)
 
     def after_fork_in_child(self) -> None:
-        """In a forked child: let go of the parent's descriptors. The handlers are the child's to
-        set.
-        """
+        """Close the parent's descriptors in a forked child, which sets its own handlers."""
         signal.set_wakeup_fd(-1)
         os.close(self._read)
         os.close(self._write)
 
 
 def of_terminal() -> Signals:
-    """Queue the signals that say that the terminal has another size, or that this process goes on
-    after a stop.
-    """
+    """Queue the signals for a new size of the terminal, and for the return from a stop."""
     return Signals([signal.SIGWINCH, signal.SIGCONT])
 
 
 class Interruptions:
-    """Calls `leave` before a signal stops or ends this process, and `take_up` after a stop.
+    """Calls `leave` before a signal stops or ends this process, and `take_up` when it continues.
 
-    Signals may come at any moment, also during a write. Ignored signals stay ignored. Use it in the
+    Signals may come at any moment, even during a write. Ignored signals stay ignored. Use it in the
     main thread.
     """
 
@@ -118,7 +114,7 @@ class Interruptions:
 
 
 def show_stacks_on(number: int) -> None:
-    """Make the signal write the stacks of all threads to standard error; then as before."""
+    """Make the signal write the stacks of all threads to standard error, then do what it did before."""
     faulthandler.unregister(number)
     # standard error is no file
     with contextlib.suppress(ValueError, OSError, AttributeError, RuntimeError):
@@ -165,7 +161,7 @@ def hold_back(*names: str) -> None:
 
 
 def unblock(numbers: Iterable[int]) -> None:
-    """Unblock the signals; pending ones come first."""
+    """Unblock the signals. Pending ones are handled first."""
     _signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 

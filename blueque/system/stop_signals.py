@@ -1,4 +1,4 @@
-"""StopSignals: a program with threads ends in good order on SIGINT or SIGTERM."""
+"""StopSignals: end a program with threads in good order on SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from blueque.system.signals import Echoes
 
 
 class StopSignals:
-    """Sets an event on SIGINT or SIGTERM; a second one interrupts at once. Use it in the main
-    thread.
-    """
+    """Sets an event on SIGINT or SIGTERM. A second signal interrupts at once. Use it in the main thread."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._number: int | None = None  # of the signal that came

@@ -1,4 +1,4 @@
-"""Report to systemd, if it asks for that: sd_notify(3), without a library."""
+"""Report to systemd if it asks for it: sd_notify(3), without a library."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 class Notifier:
-    """Sends to the socket that the environment names. It removes the variables from it, because
-    tasks must not have them.
+    """Sends to the socket that the environment names. It removes the variables, because tasks must
+    not have them.
     """
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:

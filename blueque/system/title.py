@@ -1,7 +1,8 @@
-"""The title of a process: what `ps` shows as its command.
+"""The title of a process, which `ps` shows as its command.
 
-It is written over the arguments of the program, where the kernel reads them. Only the bytes that the
-kernel shows as these arguments are written to, by /proc/self/mem, so that no other memory can be hit.
+It replaces the arguments of the program in memory, where the kernel reads them. It writes only to
+the bytes that the kernel shows as these arguments, through /proc/self/mem, so that it cannot hit
+other memory.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ LEAST = 40  # bytes; a title that is cut shorter than this says nothing
 
 
 class Title:
-    """What `ps` shows as the command of this process. A forked child has that of its parent."""
+    """The command that `ps` shows for this process. A forked child shows that of its parent."""
 
     def __init__(self) -> None:
         self._begin = 0
         self._before: bytes | None = None  # the arguments; empty: they cannot be replaced
 
     def show(self, text: str) -> None:
-        """Show this text, as much of it as the arguments took. Without effect if that is not possible."""
+        """Show this text, as far as it fits in place of the arguments. Without effect if that is
+        not possible.
+        """
         try:
             if self._before is None:
                 self._begin, self._before = _find()
@@ -50,7 +53,7 @@ class Title:
 
 
 def _find() -> tuple[int, bytes]:
-    """Return where the arguments are, and the arguments; nothing if they cannot be replaced."""
+    """Return where the arguments are, and the arguments. Return nothing if they cannot be replaced."""
     fields = read_stat(os.getpid())[-1].split()
     begin, end = int(fields[_BEGIN]), int(fields[_END])
     if not LEAST < end - begin < 2**16:

@@ -1,7 +1,7 @@
 """Sockets between processes of this host, by their descriptors. A message may carry open files.
 
-Not the module `socket`: it takes half a megabyte in each process that imports it, and a task may
-have replaced what is in it.
+It does without the module `socket`, which takes half a megabyte in each process, and which a task
+may have patched.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def send(descriptor: int, message: bytes, files: Sequence[int] = (), may_wait: b
 
 
 def receive(descriptor: int, most: int, most_files: int) -> tuple[bytes, list[int]]:
-    """Wait for a message, and return it with the open files that came with it; empty: the other end
+    """Wait for a message and return it with the open files that came with it. Empty: the other end
     is closed. Raises OSError.
     """
     files = array.array("i")

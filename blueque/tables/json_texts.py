@@ -1,7 +1,7 @@
 """JSON of Arrow columns: a text for each value, the same for `blueque feed` and `blueque.spark`.
 
-A null is null, a time is ISO 8601 with microseconds, in UTC if it has a zone, a day is 2030-01-31,
-bytes are base64, a map is an object, a decimal keeps its digits. A number that JSON does not have
+A null is null. A time is ISO 8601 with microseconds, in UTC if it has a zone. A day is 2030-01-31.
+Bytes are base64, a map is an object, a decimal keeps its digits. A number that JSON does not have
 becomes text: "NaN", "Infinity". This is the output of Spark's `to_json`, except for the notation of
 floats.
 

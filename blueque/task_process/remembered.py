@@ -1,7 +1,7 @@
 """Modules that a keeper has in memory so that its task processes need not read them again.
 
 No user code runs in the keeper: a task process tells it which modules the handler has imported. The
-keeper imports those that a listener has imported as well, so that a task process has no more than a
+keeper imports only those that a listener has imported as well. So a task process has no more than a
 fork of the listener would have. Of the user's own modules it keeps the compiled code, which each
 task process runs. This saves a sixth of the processor time of an empty task of a module with one
 function.

@@ -1,5 +1,7 @@
-"""Orders for queues, hosts and recurring tasks, which can be undone and need no question; for whole
-groups, with a question; and orders that only ask.
+"""The orders of the page.
+
+Orders for queues, hosts and recurring tasks can be undone and need no question. Those for whole
+groups come with a question. Some only ask.
 """
 
 from __future__ import annotations

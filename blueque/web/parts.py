@@ -2,7 +2,7 @@
 
 It requests its own address with the header `Blueque-Parts`, whose value is the last log entry that
 it shows. The answer has the parts, made once a second for all viewers of the same page, and the
-lines after that entry; or the status 304 alone, if both are unchanged.
+lines after that entry. If both are unchanged, it is the status 304 alone.
 """
 
 from __future__ import annotations
