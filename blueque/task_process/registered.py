@@ -372,16 +372,16 @@ def _require(client: object, kind: type) -> None:
 
 
 simulated: RunningTask | None = None  # the task of a test: its client is the default one
-_clients: dict[str, Client] = {}  # the default one of this process, by the address it was made for
+default_clients: dict[str, Client] = {}  # of this process, by the address they were made for
 
 
 def _default_client() -> Client:
     if simulated is not None:
         return simulated.client
     address = units.redis_url()[0]
-    if address not in _clients:
+    if address not in default_clients:
         from blueque.client import Client  # here: a handler need not enqueue
         from blueque.settings.file import load
 
-        _clients[address] = Client(config=load())
-    return _clients[address]
+        default_clients[address] = Client(config=load())
+    return default_clients[address]

@@ -151,6 +151,8 @@ def run_attempt(
     if timing.exceeded is not None:
         error_type, text = timing.exceeded
         record = {"status": "failed", "error": text, "error_type": error_type}
+    if record.get("error"):  # its files are deleted with the attempt
+        record["error"] = record["error"].partition(f"; it is kept in {attempt.path}/")[0]
     return Run(record, exception)
 
 

@@ -9,10 +9,16 @@ from running import ROOT, clean_environment
 
 CONFTEST = 'pytest_plugins = ["blueque.testing.fixtures"]\n'
 TESTS = """
-import os
 from pathlib import Path
 
-from blueque import Client
+import pytest
+
+from blueque import Client, RedisAway, handler
+
+
+@handler("odd")
+def odd(task, number):
+    return number
 
 
 def test_one(blueque_client, blueque_server):
@@ -27,8 +33,10 @@ def test_two(blueque_client, blueque_server):
 
 
 def test_three(blueque_fake):
-    assert "BLUEQUE_REDIS_URL" not in os.environ
-    blueque_fake.get_queue("a").enqueue(1)
+    task = odd.enqueue(1)
+    assert blueque_fake.get_task(task).status == "pending"
+    with pytest.raises(RedisAway, match="pass-it-as-the-client"):
+        Client(patience=0).get_queue("odd").enqueue(1)
 
 
 def test_four(blueque_fake):
