@@ -186,11 +186,13 @@ def require_after(is_given: bool, broken: str, has_results: bool) -> None:
 
 
 def require_retry(retry: object) -> Retry | Literal[False] | None:
-    """Return a policy; a number is a policy of that many retries. None: no policy; False: no retries."""
-    if retry is None or retry is False or isinstance(retry, Retry):
+    """Return the policy; for a number a policy of so many retries. None: no policy; False, which 0
+    means, too: the task never runs again.
+    """
+    if retry is None or isinstance(retry, Retry):
         return retry
     if isinstance(retry, int) and retry is not True:
-        return Retry(max=retry)
+        return Retry(max=retry) if retry else False
     raise InvalidType(
         f"retry is a blueque.Retry, a number of retries, or False for none, not {type(retry).__name__}"
     )

@@ -125,6 +125,10 @@ def _read_policy(value: Any) -> Any:
     return value if isinstance(value, Retry) else values.read_retry(value)
 
 
+def _parse_policy(text: str) -> Any:
+    return False if text.lower() in ("false", "0") else Retry.from_text(text)
+
+
 def _write_room(room: float) -> str:
     return f"{room * 100:g}%" if room < 1 else amount(int(room))
 
@@ -154,7 +158,7 @@ DAYS = Kind(values.read_days, "DURATION", write=lambda days: f"{days}d")
 SIZE = Kind(values.read_size, "SIZE", write=amount)
 ROOM = Kind(values.read_room, "SIZE|PERCENT", write=_write_room)
 LOG_SIZE = Kind(values.read_log_limit, "SIZE", write=amount)
-POLICY = Kind(_read_policy, "N|JSON", Retry.from_text, _write_policy)
+POLICY = Kind(_read_policy, "N|JSON", _parse_policy, _write_policy)
 KEEP = Kind(values.read_keep, "DURATION", write=_write_keep)
 CALLABLE = Kind(values.read_callable_name, "MODULE:CALLABLE")
 PROGRAM = Kind(values.read_program, "PROGRAM [ARGS]...")

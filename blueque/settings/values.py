@@ -226,8 +226,8 @@ def _is_never(value: Any) -> bool:
 
 
 def read_retry(value: Any) -> Retry | Literal[False]:
-    """Return a policy from a number such as 3, a table, or false."""
-    if value is False:
+    """Return a policy that is written as 3, as a table, or as false. The number 0 is false, too."""
+    if value is False or (value == 0 and isinstance(value, int)):
         return False
     if isinstance(value, dict):
         if unknown := sorted(value.keys() - set(_RETRY)):

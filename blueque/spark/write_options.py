@@ -241,7 +241,7 @@ def _lock(text: str) -> tuple[str, int]:
 
 
 def _retry(text: str) -> Retry | Literal[False]:
-    return False if text.lower() == "false" else Retry.from_text(text)
+    return False if text.lower() in ("false", "0") else Retry.from_text(text)
 
 
 def _after(text: str) -> After:

@@ -268,6 +268,13 @@ def test_a_task_gets_what_the_options_say(run, client, when, retry):
     assert (task.retry, task.time_limit, task.memory_limit) == (Retry(5), 7200.0, 2**33)
 
 
+@pytest.mark.parametrize("word", ["0", "false"])
+def test_no_retries_can_be_asked_for(run, cli, word):
+    task = run("enqueue", "video", "1", "--retry", word).stdout.strip()
+
+    assert cli.hget(f"blueque_task_{task}", "retry") == "null"
+
+
 def test_each_line_becomes_a_task_and_blank_lines_none(run, client):
     result = run("enqueue", "video", "--lines", stdin='1\n\n{"a": 2}\r\n  \n"three"')
 

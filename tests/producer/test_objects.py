@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from blueque import Client, InvalidInput, InvalidType, NotOwner, WrongState
+from blueque import Client, InvalidInput, InvalidType, NotOwner, Retry, WrongState
 from blueque.system.process import fork, node_id, wait_for
 
 ATTRIBUTES = (
@@ -153,10 +153,12 @@ def test_a_number_is_a_policy_of_so_many_retries(client, cli):
     tasks = [
         client.get_queue("video", retry=3).enqueue("in"),
         client.get_queue("video").enqueue("in", retry=0),
+        client.get_queue("video").enqueue("in", retry=Retry(max=0)),
     ]
 
     assert [cli.hget(f"blueque_task_{task}", "retry") for task in tasks] == [
         '{"max":3}',
+        "null",
         '{"max":0}',
     ]
     with pytest.raises(InvalidType, match="not str"):
