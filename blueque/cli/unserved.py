@@ -16,9 +16,8 @@ def warn_of_no_listener(
     invocation: Invocation, client: Client, queue: str, what: str = "the task waits"
 ) -> None:
     """Say if a queue has no listener: its name may be a mistake."""
-    inspector = client.get_inspector()
-    if not any(node.queue == queue and not node.is_unheard for node in inspector.nodes()):
-        meant = like(queue, (name for name in inspector.queues() if name != queue))
+    served = {node.queue for node in client.get_inspector().nodes() if not node.is_unheard}
+    if queue not in served:
         printing.talk(
-            f"No listener serves {queue} yet, so {what}.{meant} Start one: {invocation.serve(queue)}"
+            f"No listener serves {queue}, so {what}.{like(queue, served)} Start one: {invocation.serve(queue)}"
         )

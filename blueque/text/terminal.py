@@ -109,7 +109,7 @@ def _is_path(word: str) -> bool:
 
 
 def cut(text: str, columns: int) -> str:
-    """Cut the text to this many columns, with a mark at the end."""
+    """Cut the text to this many columns, with a mark at the end. A number is left out, not cut."""
     if width(text) <= columns:
         return text
     mark, used, kept = _ellipsis(), 1, ""
@@ -118,7 +118,7 @@ def cut(text: str, columns: int) -> str:
         if used > columns:
             break
         kept += character
-    return kept + mark
+    return re.sub(r"(?<=[ /=])[\d.,]+$", "", kept) + mark
 
 
 def _ellipsis() -> str:

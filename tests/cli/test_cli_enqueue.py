@@ -376,16 +376,16 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
     monkeypatch.setattr("blueque.cli.verbs.enqueue._is_watched", lambda: True)
     command = "blueque-listener vidoe --module MODULE"
     assert (
-        said("vidoe", "1")
-        == f"No listener serves vidoe yet, so the task waits. Start one: {command}\n"
+        said("vidoe", "1") == f"No listener serves vidoe, so the task waits. Start one: {command}\n"
     )
     monkeypatch.setenv("BLUEQUE_HANDLER", "tasks:cut")
     assert said("vidoe", "1").endswith(" Start one: blueque-listener vidoe\n")
     assert said("vidoe", "1", "--in", "2h") == ""
     protocol.register(redis, "video", "host_1", "i", {}, time.time())
     assert said("video", "1") == ""
+    assert "so the task waits. Did you mean video? Start" in said("vidoe", "1")
     redis.read(("ZADD", "blueque_nodes_video", time.time() - 3600, "host_1"))
-    assert "No listener serves video yet" in said("video", "1")
+    assert "No listener serves video, so the task waits. Start" in said("video", "1")
 
 
 def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
@@ -400,6 +400,6 @@ def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
     )
 
     assert said.splitlines()[1] == (
-        "No listener serves vidoe yet, so the task waits."
+        "No listener serves vidoe, so the task waits."
         " Start one: blueque-listener vidoe --module MODULE"
     )

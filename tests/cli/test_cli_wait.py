@@ -219,6 +219,17 @@ def test_run_shows_what_a_task_prints_where_it_is_printed_and_its_result(work, r
     assert "To see more: blueque show " in failed.stderr.splitlines()[-1]
 
 
+def test_run_says_when_the_next_attempt_is_due(work, begin):
+    work.listener("work:run", "--retry", '{"max": 1, "backoff": 2, "jitter": 0}', queue="video")
+
+    running = begin("run", "video", "--text", "fail")
+    _, said = running.communicate(timeout=30)
+
+    after = "attempt 1 failed: ValueError: as it was told; the next one is due in "
+    assert running.returncode == 4
+    assert [line[: len(after)] for line in said.splitlines()].count(after) == 1
+
+
 def test_run_of_a_program_shows_its_last_line_once(work, run):
     work.listener("--exec", "sh", queue="video")
 
@@ -266,4 +277,4 @@ def test_a_person_is_told_for_what_it_waits_and_that_nobody_serves_the_queue(que
     ):
         lines = " ".join(answer(b"", *words, "--timeout", "0.01", columns=200)[1].split())
         assert first in lines
-        assert f"No listener serves {queue.name} yet, so tasks wait." in lines
+        assert f"No listener serves {queue.name}, so tasks wait." in lines

@@ -133,11 +133,13 @@ def _follow(client: Client, task_id: str, output: _Output) -> Task:
     """Print new output until the task has ended, and return the task; wait while Redis is away."""
     place, outage = Place(task_id), Outage("Redis answers again")
     began, has_waited, last = time.monotonic(), False, "pending"
+    attempt: int | None = None
     while True:
         try:
             lines, (place,), statuses, _ = task_log.follow(client.connections, [place])
             status = statuses[task_id]
-            task = client.get_task(task_id) if status in FINISHED and not lines else None
+            is_read = status in (*FINISHED, "scheduled") and not lines
+            task = client.get_task(task_id) if is_read else None
             outage.note(None)
         except RedisAway as error:
             outage.note(str(error), "waiting")
@@ -149,9 +151,20 @@ def _follow(client: Client, task_id: str, output: _Output) -> Task:
         last = status
         if task is not None and task.status in FINISHED:
             return task
+        if task is not None and task.status == "scheduled" and task.attempt != attempt:
+            attempt = task.attempt
+            _tell_of_next(task)
         if status == "pending" and not has_waited and time.monotonic() - began > LONG:
             has_waited = True
             printing.talk(
                 f"It is still in line; to see why: blueque why {printing.short_id(task_id)}"
             )
         time.sleep(PACE if not lines else PACE / 5)
+
+
+def _tell_of_next(task: Task) -> None:
+    """Say why an attempt has ended, and when the next one is due."""
+    error = (task.last_error or "").partition("\n")[0]
+    ended = f"failed: {error}" if error else "has ended"
+    due = printing.due(task.eta or 0.0, time.time())
+    printing.talk(f"attempt {task.attempt} {ended}; the next one is {due}")
