@@ -15,7 +15,7 @@ from blueque.client import Client
 from blueque.system.embedded_redis import Server, running_server
 from blueque.task_process import registered
 
-NOWHERE = "unix:///dev/null/in-a-test-with-blueque_fake-pass-it-as-the-client"
+NOWHERE = "unix:///dev/null/pass-the-fixture-as-the-client"
 
 
 @pytest.fixture(scope="session")

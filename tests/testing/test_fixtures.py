@@ -35,7 +35,7 @@ def test_two(blueque_client, blueque_server):
 def test_three(blueque_fake):
     task = odd.enqueue(1)
     assert blueque_fake.get_task(task).status == "pending"
-    with pytest.raises(RedisAway, match="pass-it-as-the-client"):
+    with pytest.raises(RedisAway, match="pass-the-fixture-as-the-client"):
         Client(patience=0).get_queue("odd").enqueue(1)
 
 
