@@ -10,7 +10,7 @@ from blueque.client import Client
 from blueque.model.options import EnqueueOptions
 from blueque.model.retry import Retry
 from blueque.model.task_id import TaskId
-from blueque.producer.bulk import Count, ManyOptions
+from blueque.producer.bulk import Batched, Count, ManyOptions
 from blueque.producer.queue import Queue
 
 T = TypeVar("T")
@@ -47,32 +47,17 @@ class AsyncQueue:
 
     @overload
     async def enqueue_many(
-        self,
-        iterable: Iterable[Any],
-        *,
-        ids: Literal[True],
-        batch: int = BATCH,
-        **options: Unpack[ManyOptions],
+        self, iterable: Iterable[Any], *, ids: Literal[True], **options: Unpack[Batched]
     ) -> list[TaskId]: ...
 
     @overload
     async def enqueue_many(
-        self,
-        iterable: Iterable[Any],
-        *,
-        ids: Literal[False] = False,
-        batch: int = BATCH,
-        **options: Unpack[ManyOptions],
+        self, iterable: Iterable[Any], *, ids: Literal[False] = False, **options: Unpack[Batched]
     ) -> Count: ...
 
     @overload
     async def enqueue_many(
-        self,
-        iterable: Iterable[Any],
-        *,
-        ids: bool,
-        batch: int = BATCH,
-        **options: Unpack[ManyOptions],
+        self, iterable: Iterable[Any], *, ids: bool, **options: Unpack[Batched]
     ) -> Count | list[TaskId]: ...
 
     async def enqueue_many(

@@ -67,6 +67,12 @@ class ManyOptions(TaskOptions, GroupOptions, StartOptions, total=False):
     after_each: Column | None
 
 
+class Batched(ManyOptions, total=False):
+    """Those of `enqueue_many`: how many tasks go to Redis at a time, and the others."""
+
+    batch: int
+
+
 class ManyTasks:
     """The part of a Queue that makes tasks by the thousand."""
 
@@ -79,32 +85,17 @@ class ManyTasks:
 
     @overload
     def enqueue_many(
-        self,
-        iterable: Iterable[Any],
-        *,
-        ids: Literal[True],
-        batch: int = 1000,
-        **options: Unpack[ManyOptions],
+        self, iterable: Iterable[Any], *, ids: Literal[True], **options: Unpack[Batched]
     ) -> list[TaskId]: ...
 
     @overload
     def enqueue_many(
-        self,
-        iterable: Iterable[Any],
-        *,
-        ids: Literal[False] = False,
-        batch: int = 1000,
-        **options: Unpack[ManyOptions],
+        self, iterable: Iterable[Any], *, ids: Literal[False] = False, **options: Unpack[Batched]
     ) -> Count: ...
 
     @overload
     def enqueue_many(
-        self,
-        iterable: Iterable[Any],
-        *,
-        ids: bool,
-        batch: int = 1000,
-        **options: Unpack[ManyOptions],
+        self, iterable: Iterable[Any], *, ids: bool, **options: Unpack[Batched]
     ) -> Count | list[TaskId]: ...
 
     def enqueue_many(

@@ -29,9 +29,14 @@ if TYPE_CHECKING:
     from blueque.model.new import Then
     from blueque.model.options import EnqueueOptions
     from blueque.model.retry import Retry
-    from blueque.producer.bulk import Count, ManyOptions
+    from blueque.producer.bulk import Batched, Count, ManyOptions
     from blueque.producer.queue import Queue
     from blueque.task_process.running_task import RunningTask
+
+    class _OfHandler(Batched, total=False):
+        queue: str | None
+        client: Client | None
+
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -139,38 +144,17 @@ class QueueHandler(Generic[P, R]):
 
     @overload
     def enqueue_many(
-        self,
-        iterable: Iterable[P],
-        *,
-        ids: Literal[True],
-        batch: int = 1000,
-        queue: str | None = None,
-        client: Client | None = None,
-        **options: Unpack[ManyOptions],
+        self, iterable: Iterable[P], *, ids: Literal[True], **options: Unpack[_OfHandler]
     ) -> list[TaskId[R]]: ...
 
     @overload
     def enqueue_many(
-        self,
-        iterable: Iterable[P],
-        *,
-        ids: Literal[False] = False,
-        batch: int = 1000,
-        queue: str | None = None,
-        client: Client | None = None,
-        **options: Unpack[ManyOptions],
+        self, iterable: Iterable[P], *, ids: Literal[False] = False, **options: Unpack[_OfHandler]
     ) -> Count: ...
 
     @overload
     def enqueue_many(
-        self,
-        iterable: Iterable[P],
-        *,
-        ids: bool,
-        batch: int = 1000,
-        queue: str | None = None,
-        client: Client | None = None,
-        **options: Unpack[ManyOptions],
+        self, iterable: Iterable[P], *, ids: bool, **options: Unpack[_OfHandler]
     ) -> Count | list[TaskId[R]]: ...
 
     def enqueue_many(
