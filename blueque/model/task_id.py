@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from typing_extensions import TypeVar  # which type checkers have
 
     from blueque.model.converter import Converter
@@ -38,11 +36,10 @@ class TaskId(str, Generic[R_co]):
         made.is_new, made.converter = is_new, converter
         return made
 
-    def __copy__(self) -> Self:
-        return self
+    def __deepcopy__(self, _: object = None) -> TaskId[Any]:
+        return self  # with its converter
 
-    def __deepcopy__(self, _: object) -> Self:
-        return self
+    __copy__ = __deepcopy__
 
     def __reduce__(self) -> tuple[type[TaskId[Any]], tuple[str, bool]]:
         return TaskId, (str(self), self.is_new)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         client: Client | None
 
 
+C = TypeVar("C")
 P = TypeVar("P")
 R = TypeVar("R")
 _VARIABLE = 0x4  # inspect.CO_VARARGS
@@ -183,7 +184,7 @@ class QueueHandler(Generic[P, R]):
         **options: Unpack[EnqueueOptions],
     ) -> TaskId[R]:
         """Do as `enqueue` without blocking the event loop."""
-        return await _asynchronous(client).call(
+        return await _checked(client, is_async=True).call(
             lambda own: self.get_queue(own, queue).enqueue(parameters, **options)
         )
 
@@ -197,7 +198,7 @@ class QueueHandler(Generic[P, R]):
         **options: Unpack[EnqueueOptions],
     ) -> TaskId[R]:
         """Do as `schedule` without blocking the event loop."""
-        return await _asynchronous(client).call(
+        return await _checked(client, is_async=True).call(
             lambda own: self.get_queue(own, queue).schedule(parameters, eta, **options)
         )
 
@@ -215,13 +216,8 @@ class QueueHandler(Generic[P, R]):
             raise InvalidInput(
                 f"{name_of(self)} is the handler of {names_of(self.queues)}, not of {queue!r}"
             )
-        if client is None:
-            client = _default_client()
-        else:
-            from blueque.client import Client  # here: a handler need not enqueue
-
-            _require(client, Client)
-        found = client.get_queue(queue or self.queue)
+        own = _default_client() if client is None else _checked(client, is_async=False)
+        found = own.get_queue(queue or self.queue)
         return found.of_types(self.types) if any(self.types) else found
 
 
@@ -340,19 +336,16 @@ def _takes_parameters(function: Callable[..., Any]) -> bool:
     return sum(place.kind in kinds for place in places) > 1
 
 
-def _asynchronous(client: AsyncClient) -> AsyncClient:
-    from blueque.async_client import AsyncClient  # here: it imports asyncio
-
-    _require(client, AsyncClient)
-    return client
-
-
-def _require(client: object, kind: type) -> None:
-    if not isinstance(client, kind):
+def _checked(client: C, is_async: bool) -> C:
+    """Raise InvalidType for a Client in place of an AsyncClient, which alone has `call`, and for an
+    AsyncClient in place of a Client.
+    """
+    if hasattr(client, "call") is not is_async:
         raise InvalidType(
             f"client is of the type {type(client).__name__}: enqueue, enqueue_many and schedule take a Client, "
             "enqueue_async and schedule_async take an AsyncClient"
         )
+    return client
 
 
 simulated: RunningTask | None = None  # the task of a test: its client is the default one
