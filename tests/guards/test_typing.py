@@ -18,7 +18,6 @@ import dataclasses
 from typing import TypedDict
 
 import blueque
-import blueque.async_queue
 from blueque import Client, Count, ForkingRunner, Handler, QueueHandler, RunningTask, Status, Task, TaskId
 from blueque import current_task
 from blueque.testing import Ended, run_task
@@ -83,13 +82,12 @@ several = client.wait([cut.enqueue(Cut(1.5), queue="more"), cut.enqueue(Cut(2.5)
 ids: list[TaskId] = client.get_queue("video").enqueue_many([1, 2], ids=True)
 
 
-async def make_many(queue: blueque.async_queue.AsyncQueue, flag: bool) -> None:
-    ids: list[TaskId] = await queue.enqueue_many([1], ids=True)
-    count: Count = await queue.enqueue_many([1])
-    either: Count | list[TaskId] = await queue.enqueue_many([1], ids=flag)
-    either = client.get_queue("video").enqueue_many([1], ids=flag)
+async def make_many(flag: bool) -> Count | list[TaskId]:
+    queue = blueque.AsyncClient().get_queue("video")
+    print((await queue.enqueue_many([1])).new, (await queue.enqueue_many([1], ids=True))[0].is_new)
     several: Count | list[TaskId[Film]] = cut.enqueue_many([Cut(1.5)], ids=flag)
-    print(ids, count.new, either, several)
+    ids = client.get_queue("video").enqueue_many([1], ids=flag)
+    return several or ids or await queue.enqueue_many([1], ids=flag)
 
 
 seconds: int = client.wait(sound.enqueue(Cut(1.5))).result + asyncio.run(

@@ -72,20 +72,8 @@ class Child(Base):
     y: int = 0
 
 
-CODES = {"a": 1}
-
-
 class Coded(pydantic.BaseModel):
-    code: Annotated[str, pydantic.AfterValidator(CODES.__getitem__)]
-
-
-@dataclasses.dataclass
-class Counted:
-    code: str
-
-    def __post_init__(self):
-        if self.code not in CODES:
-            raise AssertionError("no such code")
+    code: Annotated[str, pydantic.AfterValidator({"a": 1}.__getitem__)]
 
 
 class Hidden(pydantic.BaseModel):
@@ -229,9 +217,6 @@ LOOP.below.append(LOOP)
             "parameters.kept: it would come back as another value",
         ),
         (pathlib.Path, 3, "parameters: expected Path, got int"),
-        (Coded, {"code": "b"}, "parameters: a validator raised KeyError('b')"),
-        (list[Coded], [{"code": "b"}], "parameters: a validator raised KeyError('b')"),
-        (Counted, {"code": "b"}, "parameters: a validator raised AssertionError('no such code')"),
     ],
 )
 def test_what_would_not_come_back_is_refused_with_its_place(kind, value, sentence):
@@ -241,12 +226,11 @@ def test_what_would_not_come_back_is_refused_with_its_place(kind, value, sentenc
     assert str(refused.value).startswith(sentence)
 
 
-@pytest.mark.parametrize("kind", [Coded, Counted, Counted | None])
-def test_what_a_validator_raises_refuses_what_another_program_has_enqueued(kind):
-    with pytest.raises(InvalidType, match=r"^parameters: a validator raised \w+Error\(") as refused:
-        converter_of(kind).from_json({"code": "b"}, "parameters")
-
-    assert isinstance(refused.value.__cause__, KeyError | AssertionError)
+@pytest.mark.parametrize("kind", [Coded, Coded | None])
+def test_a_value_is_refused_when_its_validator_has_a_bug(kind):
+    for convert in (converter_of(kind).to_json, converter_of(kind).from_json):
+        with pytest.raises(InvalidType, match=r"^parameters: a validator raised KeyError\('b'\)$"):
+            convert({"code": "b"}, "parameters")
 
 
 @pytest.mark.parametrize("kind", [complex, collections.deque, typing.Callable, Tree | Model])

@@ -99,23 +99,20 @@ def test_a_task_goes_its_way(url, client, cli):
             again = await queue.enqueue({"file": "a.mov"}, title="first", key=7)
             later = await queue.schedule("later", time.time() + 3600, priority=3)
             many = await queue.enqueue_many(range(248), tags=["x"])
-            ids = await queue.enqueue_many([1, 2], ids=True)
+            assert len(await queue.enqueue_many([1, 2], ids=True)) == 2
             seen = await waiting.get_task(task_id)
             end(cli, task_id, result="done")
             ended = await waiting.wait(task_id, timeout=15)
             cancelled = await queue.cancel(later, by="me", reason="no need", only=["scheduled"])
             requeued = await queue.requeue(later)
             unknown = await waiting.get_task("nobody")
-            return task_id, again, later, many, ids, seen, ended, cancelled, requeued, unknown
+            return task_id, again, later, many, seen, ended, cancelled, requeued, unknown
 
-    task_id, again, later, many, ids, seen, ended, cancelled, requeued, unknown = asyncio.run(
-        program()
-    )
+    task_id, again, later, many, seen, ended, cancelled, requeued, unknown = asyncio.run(program())
 
     assert again == task_id and task_id.is_new and not again.is_new
     assert seen.parameters == {"file": "a.mov"} and seen.title == "first"
     assert (many, many.new) == (248, 248)
-    assert [client.get_task(each).parameters for each in ids] == [1, 2]
     assert (ended.status, ended.result) == ("complete", "done")
     assert (cancelled, requeued) == ("cancelled", "pending")
     assert client.get_task(later).priority == 3
@@ -134,13 +131,9 @@ def test_a_handler_makes_its_tasks_in_an_event_loop(url, client, monkeypatch):
         async with AsyncClient(url) as waiting:
             now = await encode.enqueue_async({"n": 1}, client=waiting, title="now")
             later = await encode.schedule_async({"n": 2}, time.time() + 60, client=waiting)
-            for call in (
-                lambda: encode.enqueue({"n": 3}, client=waiting),
-                lambda: encode.enqueue_async({"n": 3}, client=client),
-                lambda: encode.schedule_async({"n": 3}, 4e9, client=client),
-            ):
+            for make, other in ((encode.enqueue, waiting), (encode.enqueue_async, client)):
                 with pytest.raises(InvalidType, match=r"client is of the type (Async)?Client: enq"):
-                    await call()
+                    await make({"n": 3}, client=other)
             return now, later
 
     now, later = map(client.get_task, asyncio.run(program()))
@@ -568,16 +561,6 @@ def test_redis_that_is_not_there_is_an_error_after_the_patience():
                 await waiting.get_queue("video").enqueue("in")
 
     asyncio.run(program())
-
-
-def test_parameters_that_are_larger_than_a_socket_takes_at_once(url, client):
-    text = "x" * (1 << 20)
-
-    async def program():
-        async with AsyncClient(url, max_bytes=8 << 20) as waiting:
-            return await waiting.get_queue("video").enqueue([text] * 7)
-
-    assert client.get_task(asyncio.run(program())).parameters == [text] * 7
 
 
 def test_the_trace_of_the_caller_goes_with_the_task(url, client, monkeypatch):
