@@ -203,9 +203,10 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections of this event loop. The next call opens new ones. Waits that still
-        run raise RedisAway.
+        """Close the connections of this event loop, and those of closed loops. The next call opens
+        new ones. Waits that still run raise RedisAway.
         """
+        self._drop_ended()
         loop = self._loops.pop(asyncio.get_running_loop(), None)
         if loop is not None:
             await loop.close()
@@ -243,10 +244,15 @@ class AsyncClient:
     def _loop(self) -> _Loop:
         running = asyncio.get_running_loop()
         if running not in self._loops:
-            for ended in [each for each in self._loops if each.is_closed()]:
-                self._loops.pop(ended).drop()
+            self._drop_ended()
             self._loops[running] = _Loop(self._client, self._connections)
         return self._loops[running]
+
+    def _drop_ended(self) -> None:
+        """Close what loops have left that were closed without `close`, perhaps in other threads."""
+        for running in [*self._loops]:
+            if running.is_closed() and (loop := self._loops.pop(running, None)) is not None:
+                loop.drop()
 
     def _another(self) -> Client:
         return self._client.with_patience(self._client.patience)

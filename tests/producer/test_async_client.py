@@ -524,6 +524,7 @@ def test_what_waits_anew_while_the_client_closes_is_told(url, client, cli):
         await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
         end(cli, task_id)
         ended = await second
+        await waiting.call(look)
         await waiting.close()
         return ended
 
