@@ -30,6 +30,7 @@ from blueque import (
     WrongState,
     handler,
 )
+from blueque.connection import tracked
 from blueque.connection.tracked import Tracked
 from blueque.model import trace
 from blueque.queries import task_ends
@@ -279,6 +280,39 @@ def test_a_task_that_is_put_in_line_again_has_not_ended(url, client, cli):
     assert (another.id, another.status) == (again, "complete")
 
 
+def test_a_wait_that_begins_while_others_rest_or_look_is_not_missed(url, client, cli, monkeypatch):
+    monkeypatch.setattr(tracked, "PROOF", 60.0)  # seconds after which it looks in any case
+    first, second, third = client.get_queue("video").enqueue_many(range(3), ids=True)
+
+    async def program():
+        async with AsyncClient(url) as waiting:
+            rests = asyncio.ensure_future(waiting.wait(first, timeout=15))
+            waiters = waiters_of(waiting)
+            await until(lambda: waiters.ends.has_looked, "it rests")
+            leaves, stays = (asyncio.ensure_future(waiting.wait(second, 15)) for _ in range(2))
+            await until(lambda: len(waiters.waiting.get(second, ())) == 2, "both wait")
+            leaves.cancel()
+            await asyncio.wait({leaves})
+            (told,) = waiters.waiting[second]
+            waiters.end(told, [second])
+            told.put_nowait(second)  # as if it had ended and were put in line again
+            await until(lambda: second in waiters.waiting, "it waits anew")
+            end(cli, second)
+            assert (await stays).status == "complete"
+            look, other = waiters.ends.look, asyncio.Queue()
+
+            def begin_at_its_end():
+                yield from look()
+                if third not in waiters.waiting:
+                    waiters.begin({third: "pending"}, other)
+
+            monkeypatch.setattr(waiters.ends, "look", begin_at_its_end)
+            end(cli, first, third)
+            return (await rests).id, await asyncio.wait_for(other.get(), 15)
+
+    assert asyncio.run(program()) == (first, third)
+
+
 def test_a_wait_that_is_over_says_what_has_not_ended(url, client, cli):
     queue = client.get_queue("video")
     ended, waits = queue.enqueue(1), queue.enqueue(2)
@@ -364,7 +398,8 @@ def test_events_come_as_they_happen(url, client):
     assert queue.name == event.queue
 
 
-def test_nothing_stays_behind_a_cancelled_call(url, client, cli):
+def test_nothing_stays_behind_a_cancelled_call(url, client, cli, monkeypatch):
+    monkeypatch.setattr(tracked, "PROOF", 60.0)  # seconds after which it looks in any case
     task_id = client.get_queue("video").enqueue("in")
     before = connections(cli)
 
@@ -388,15 +423,57 @@ def test_nothing_stays_behind_a_cancelled_call(url, client, cli):
     assert connections(cli) == before
 
 
+def test_a_call_that_is_cancelled_while_it_connects_closes_its_socket(url, monkeypatch):
+    sockets = []
+
+    async def never(connected, address):
+        sockets.append(connected)
+        await asyncio.Event().wait()
+
+    async def program():
+        monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", never)
+        async with AsyncClient(url) as waiting:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(waiting.get_task("any"), 0.05)
+
+    asyncio.run(program())
+    assert [connected.fileno() for connected in sockets] == [-1]
+
+
+def next_answer(monkeypatch):
+    """Return an event that is set when something waits for an answer of Redis."""
+    loop, awaits = asyncio.get_running_loop(), asyncio.Event()
+    add_reader = loop.add_reader
+    monkeypatch.setattr(loop, "add_reader", lambda *args: awaits.set() or add_reader(*args))
+    return awaits
+
+
+def test_a_client_closes_at_once_while_it_waits_for_an_answer(own_server, monkeypatch):
+    async def program():
+        async with AsyncClient(own_server.url, patience=30) as waiting:
+            task_id = await waiting.get_queue("video").enqueue("in")
+            wait, waiters = asyncio.ensure_future(waiting.wait(task_id)), waiters_of(waiting)
+            await until(lambda: waiters.ends.has_looked, "it rests")
+            with stopped(own_server):
+                awaits = next_answer(monkeypatch)
+                waiters.begin({"another": "pending"}, asyncio.Queue())  # so it looks again
+                await awaits.wait()
+                async with asyncio.timeout(AWAY):
+                    await waiting.close()
+                assert waiters.watching is None
+            with pytest.raises(RedisAway, match="the client was closed"):
+                await wait
+
+    asyncio.run(program())
+
+
 def test_a_cancelled_call_takes_no_answer_of_the_next_one(own_server, monkeypatch):
     async def program():
-        loop, awaits = asyncio.get_running_loop(), asyncio.Event()
-        add_reader = loop.add_reader
         async with AsyncClient(own_server.url, connections=1) as waiting:
             queue = waiting.get_queue("video")
             first = await queue.enqueue("first")
-            monkeypatch.setattr(loop, "add_reader", lambda *args: awaits.set() or add_reader(*args))
             with stopped(own_server):
+                awaits = next_answer(monkeypatch)
                 asked = asyncio.ensure_future(waiting.get_task(first))
                 await awaits.wait()  # it has been sent, and nothing answers
                 asked.cancel()
@@ -497,22 +574,30 @@ def test_each_event_loop_has_connections_of_its_own(url, client, cli):
         assert (await wait).status == "complete"
         assert len(looks) <= 3
 
+    async def beside_another():
+        await program()
+        await asyncio.to_thread(asyncio.run, program())
+
     asyncio.run(program())
     asyncio.run(program())
     with asyncio.Runner() as runner:
-        runner.run(program())
+        runner.run(beside_another())
         runner.run(waiting.close())
     assert connections(cli) == before
 
 
 def test_what_waits_anew_while_the_client_closes_is_told(url, client, cli):
-    task_id = client.get_queue("video").enqueue("in")
+    task_id, kept = client.get_queue("video").enqueue("in"), []
+
+    def look(blocking):
+        kept.append(blocking)  # so that its connection is closed, not forgotten
+        return blocking.get_task(task_id)
 
     async def program():
         waiting = AsyncClient(url)
         first = asyncio.ensure_future(waiting.wait(task_id))
         await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
-        call = asyncio.ensure_future(waiting.get_task(task_id))
+        call = asyncio.ensure_future(waiting.call(look))
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(waiting.close())
         await asyncio.sleep(0)
