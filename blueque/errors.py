@@ -285,7 +285,7 @@ class NoSuchGroup(BluequeError, LookupError):
     ) -> None:
         why = f"there is no group {group!r}"
         if is_making:
-            why = f"workflow {group!r} is making: not all of its tasks are there yet"
+            why = f"workflow {group!r} is being made: not all of its tasks are there yet"
         elif is_joined:
             why += f"; open it first: client.group({group!r}).open()"
         elif is_lost:  # between two transactions of one call
@@ -401,7 +401,7 @@ class Contended(BluequeError):
     exit_code = ATTENTION
 
     def __init__(self, operation: str, attempts: int) -> None:
-        super().__init__(f"{operation}: the keys changed under each of {attempts} attempts")
+        super().__init__(f"{operation}: other clients changed the keys at each of {attempts} tries")
         self.operation, self.attempts = operation, attempts
 
 
@@ -411,7 +411,7 @@ class NotOwner(BluequeError):
     exit_code = REFUSED
 
     def __init__(self, task_id: str, status: str | None, why: str) -> None:
-        super().__init__(f"task {task_id} is not ours to change: {why}")
+        super().__init__(f"task {task_id} does not belong to this process: {why}")
         self.task_id, self.status, self.why = task_id, status, why
 
 
@@ -585,7 +585,7 @@ class SparkEnded(BluequeError):
 
     def __init__(self, pid: int, ending: str) -> None:
         super().__init__(
-            f"the Spark of this process has ended with its Java process {pid} ({ending}): start another in another process"
+            f"Spark has ended with its Java process {pid} ({ending}): start it in a new process"
         )
         self.pid, self.ending = pid, ending
 

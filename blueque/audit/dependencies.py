@@ -144,7 +144,7 @@ def _unlinked(redis: Redis, children: Sequence[_Child]) -> Iterator[tuple[Findin
         if status is not None and (dependents is None or score is None):
             lacking.setdefault(child.task, (child, parent))
     for child, parent in lacking.values():
-        sentence = f"task {child.task} waits for task {parent}, which does not know of it and would not tell it its end."
+        sentence = f"task {child.task} waits for task {parent}, which does not have it among its dependents."
         yield child.find("unlinked", sentence, "recheck"), parent
 
 

@@ -174,7 +174,7 @@ def _archives(redis: Redis, queues: list[str]) -> Iterator[Check]:
             )
             batch = f"batch {record.get('batch')} of its archive is {record.get('state')}"
             archiver = record.get("by", "its archiver")
-            sentence = f"queue {queue}: {batch}, and {archiver} has not gone on with it for {span(age)}: {command} does."
+            sentence = f"queue {queue}: {batch}, and {archiver} has not continued it for {span(age)}. To continue: {command}"
             yield Check("archives", "warn", sentence)
 
 

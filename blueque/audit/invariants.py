@@ -21,7 +21,7 @@ def judge(observed: Observation) -> Iterator[Finding]:
     """Yield the faults of everything but the tasks and the locks."""
     yield from (*observed.bad_keys.values(), *observed.malformed)
     for entry in observed.garbage:
-        sentence = f"{entry.place} has the entry {entry.text!r}, which cannot mean anything there."
+        sentence = f"{entry.place} has the entry {entry.text!r}, which is not valid there."
         yield _of_entry("garbage", None, None, entry, sentence)
     if keys.QUEUES not in observed.bad_keys:
         for queue, seen in observed.queues.items():

@@ -88,7 +88,7 @@ class _Finder(NamedTuple):
 
 
 def _misnamed(seen: LineSeen, finder: _Finder) -> Iterator[Finding]:
-    sentence = f"{finder.line} has a name that makes no sense"
+    sentence = f"{finder.line} has a name that is not valid"
     if seen.length:
         key = keys.line(finder.queue, finder.name)
         sentence += f", and no listener takes its {_tasks(seen)}."
@@ -108,7 +108,7 @@ def _listing(needs: Needs, seen: LineSeen, finder: _Finder) -> Iterator[Finding]
         yield finder.find("hidden_line", listing, sentence, "align_line")
         return
     if seen.score != priority_of(finder.name):
-        sentence = f"{line} has the score {seen.score:g}: it has its turn too early or too late."
+        sentence = f"{line} has the score {seen.score:g}: its turn comes too early or too late."
         yield finder.find("line_score", listing, sentence, "align_line")
     if needs.lock is not None and not seen.is_waiting:
         waiting = keys.waiting(needs.lock)

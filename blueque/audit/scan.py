@@ -204,7 +204,7 @@ def _check_kept(redis: Redis, observed: Observation, found: Keys) -> None:
     kept = [keys.key_kept(task) for task in found.of(keys.key_kept(""), "string")]
     for key, seconds in zip(kept, read_flat(redis, [("TTL", key) for key in kept]), strict=True):
         if seconds == -1:
-            sentence = f"{key} never expires: delete it, or a new task with that key is taken for the old one for ever."
+            sentence = f"{key} never expires: delete it, or no new task with that key can be made."
             observed.reject("kept", key, sentence, "string")
 
 

@@ -59,7 +59,7 @@ def _judge(name: str, record: Mapping[str, str], score: float | None) -> Iterato
     wanted = float(score_of(record))
     is_in_order = not is_out_of_order(record)
     if score is None:
-        sentence = f"{what} is not in {keys.SCHEDULES}: nothing ever comes of it."
+        sentence = f"{what} is not in {keys.SCHEDULES}: it never makes a task."
         yield _find("schedule_index", name, record, sentence, key=keys.SCHEDULES)
     elif score != wanted and is_in_order:
         sentence = (
@@ -69,8 +69,8 @@ def _judge(name: str, record: Mapping[str, str], score: float | None) -> Iterato
     try:
         following = Definition.of(record).rule.next_after(int(record["last"]))
     except (InvalidInput, KeyError, ValueError) as error:
-        sentence = f"this version cannot read {what}, and makes no tasks of it: {_reason(error)}."
-        advice = "If no newer version has written it, define it anew, or remove it with blueque schedule rm."
+        sentence = f"this version cannot read {what}, so it makes no tasks: {_reason(error)}."
+        advice = "If no newer version has written it, define it again, or remove it with blueque schedule rm."
         yield _find("schedule_rule", name, record, f"{sentence} {advice}", None)
         return
     yield from _order(name, record, following)
@@ -116,7 +116,7 @@ def _find(
 
 
 def _effect(score: float, wanted: float) -> str:
-    return "it is looked at for nothing" if score < wanted else "what is due comes late, or never"
+    return "it is read too early" if score < wanted else "its tasks come late, or never"
 
 
 def _reason(error: Exception) -> str:

@@ -19,7 +19,7 @@ def judge_sentinels(redis: Redis) -> Iterator[Check]:
     answers = [] if ask is None else ask("CKQUORUM", "SENTINELS", "REPLICAS")
     for answer in answers:
         if isinstance(answer, (RedisAway, RedisRefused)):
-            sentence = f"a Sentinel of the address is of no use: {answer}."
+            sentence = f"a Sentinel of the address does not work: {answer}."
             yield Check("sentinel", "warn", sentence)
     for answer in answers:
         if not isinstance(answer, (RedisAway, RedisRefused)):

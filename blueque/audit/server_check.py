@@ -111,7 +111,9 @@ def ahead(schedule: Watched, now: float, served: Collection[str] = ()) -> str | 
     if schedule.last is None or schedule.last - now <= AHEAD:
         return None
     comes = span(schedule.last - now)
-    return f"nothing comes of it for {comes}: the clock of Redis was ahead; remove it and define it anew"
+    return (
+        f"it makes no task for {comes}: the clock of Redis was ahead; remove it and define it again"
+    )
 
 
 def judge_hosts(nodes: Iterable[Node]) -> Iterator[Check]:
@@ -178,7 +180,7 @@ def _memory(facts: Mapping[str, str]) -> Iterator[Check]:
     if used is not None:
         sentence = f"memory: {size(used)}{f' of {size(limit)}' if limit else ''} in use"
         if limit and used > FULL * limit:
-            then = "the machine has no more: set maxmemory, so that Redis refuses (OOM) and is not killed"
+            then = "the machine has no more: set maxmemory, so that Redis refuses changes (OOM) and is not killed"
             if known_count(facts.get("maxmemory")):
                 evicts = facts.get("maxmemory_policy", "noeviction") != "noeviction"
                 is_full = used > limit and not evicts
@@ -202,12 +204,10 @@ def _memory(facts: Mapping[str, str]) -> Iterator[Check]:
 
 def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
     if facts.get("aof_enabled") == "0" and facts.get("save") == "":
-        sentence = (
-            "nothing is written to disk: should it die, all tasks are lost. Set appendonly yes."
-        )
+        sentence = "nothing is written to disk: if it dies, all tasks are lost. Set appendonly yes."
         yield Check("persistence", "warn", sentence)
     elif facts.get("aof_enabled") == "0":
-        sentence = "appendonly is off: should the server die, all that changed since the last snapshot is lost. Set appendonly yes."
+        sentence = "appendonly is off: if the server dies, all changes since the last snapshot are lost. Set appendonly yes."
         yield Check("appendonly", "warn", sentence)
     elif facts.get("aof_enabled") == "1":
         yield Check("appendonly", "ok", "appendonly is on.")
@@ -250,7 +250,7 @@ def _replicas(facts: Mapping[str, str]) -> Iterator[Check]:
         yield Check("min-replicas-to-write", "warn", sentence)
     elif WATCHED in facts and not replicas:
         sentence = (
-            "it has no replica, so Sentinel cannot replace it: should it die, all programs wait."
+            "it has no replica, so Sentinel cannot replace it: if it dies, all programs wait."
         )
         yield Check("no-replica", "warn", f"{sentence} Start a server with replicaof.")
     for name, text in facts.items():

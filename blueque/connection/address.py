@@ -100,7 +100,7 @@ class Address:
             self._db = int(db or 0)
         except ValueError:
             raise InvalidInput(
-                f"{self.shown!r} is not a Redis address: the database is a number"
+                f"{self.shown!r} is not a Redis address: the database must be a number"
             ) from None
         self.tls = None
         if parts.scheme == "rediss" and self.is_plain:

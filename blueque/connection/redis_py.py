@@ -43,7 +43,7 @@ def require_options(url: str, options: Mapping[str, Any]) -> None:
         pool.connection_class(**pool.connection_kwargs)
     except TypeError as error:  # "... got an unexpected keyword argument 'x'"
         scheme, name = url.partition(":")[0], str(error).rpartition(" ")[2]
-        raise InvalidInput(f"{name} is no option of a {scheme}:// address") from None
+        raise InvalidInput(f"{name} is not an option of a {scheme}:// address") from None
     except (ValueError, redis.RedisError) as error:
         raise InvalidInput(
             f"{hide_password(url)!r} is not an address for redis-py: {error}"

@@ -73,7 +73,7 @@ class SentinelAddress:
         example = self.primary("localhost", PORT)
         if example.unknown:
             raise InvalidInput(
-                f"{min(example.unknown)!r} is no option of a {found['scheme']}+sentinel:// address"
+                f"{min(example.unknown)!r} is not an option of a {found['scheme']}+sentinel:// address"
             )
         self.tls, self.is_plain = example.tls, True
 

@@ -126,7 +126,7 @@ class Pool:
                 or status.st_mode & 0o022
             ):
                 raise SpoolRefused(
-                    f"{self._directory} is not a directory of our own that others cannot write to"
+                    f"{self._directory} must be a directory of this user that no other user can write to"
                 )
             can_lock = self._can_lock()
         except OSError as error:
@@ -154,8 +154,8 @@ class Pool:
                         if other is None:  # its writer was stopped in the middle
                             break
                         raise SpoolRefused(
-                            f"--resource {name}={amount_text(total)}, but this node was said to have {name}="
-                            f"{amount_text(other)}, by a listener that runs here: say the same, or stop that one first"
+                            f"--resource {name}={amount_text(total)}, but another listener of this node has "
+                            f"{name}={amount_text(other)}: use the same number, or stop that listener first"
                         )
                     time.sleep(0.005)
         except BaseException as error:

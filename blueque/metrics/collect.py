@@ -57,13 +57,13 @@ def about_scrape(seconds: float, is_up: bool) -> list[Metric]:
         family(
             "redis_up",
             "gauge",
-            "Whether Redis answered; without it there are no other numbers",
+            "Whether Redis answered; if not, there are no other numbers",
             [Sample({}, is_up)],
         ),
         family(
             "scrape_seconds",
             "gauge",
-            "How long it took to ask Redis",
+            "Time to read the numbers from Redis",
             [Sample({}, round(seconds, 6))],
         ),
         family(
@@ -79,11 +79,11 @@ def _of_queues(queues: Mapping[str, Queue]) -> Iterator[Metric]:
     yield family(
         "tasks",
         "gauge",
-        "How many tasks have not ended",
+        "Number of tasks that have not ended",
         _of_states(queues, UNFINISHED, lambda queue: queue.counts),
     )
     finished = _of_states(queues, _FINISHED, lambda queue: queue.numbers.events)
-    yield family("tasks_finished_total", "counter", "How many tasks have ended", finished)
+    yield family("tasks_finished_total", "counter", "Number of tasks that have ended", finished)
     for name, kind, told, number in _NUMBERS:
         yield family(
             name,
@@ -100,7 +100,7 @@ def _of_queues(queues: Mapping[str, Queue]) -> Iterator[Metric]:
         for queue, values in queues.items()
         for sample in _durations({"queue": queue}, values.numbers, "reserved")
     ]
-    waited = "How long tasks were in line, without the time until they were due"
+    waited = "Time that tasks were in line, without the time until they were due"
     yield family("task_wait_seconds", "histogram", waited, waits)
     runs = [
         sample
@@ -108,82 +108,87 @@ def _of_queues(queues: Mapping[str, Queue]) -> Iterator[Metric]:
         for state in _FINISHED
         for sample in _durations({"queue": queue, "state": state}, values.numbers, state)
     ]
-    yield family("task_run_seconds", "histogram", "How long attempts ran that ended a task", runs)
+    yield family("task_run_seconds", "histogram", "Time that the last attempts of tasks ran", runs)
 
 
 def _of_nodes(nodes: Sequence[Node]) -> Metric:
     states = [state for _, state in {(node.id, node.state) for node in nodes}]
     counted = [Sample({"state": state}, states.count(state)) for state in NODE_STATES]
-    told = "How many listeners there are, one of several queues once"
+    told = "Number of listeners; a listener of several queues counts once"
     return family("nodes", "gauge", told, counted)
 
 
 def _of_groups(unended: int, bad: int) -> Iterator[Metric]:
-    told = "How many groups have not ended"
+    told = "Number of groups that have not ended"
     yield family("groups_unended", "gauge", told, [Sample({}, unended)])
-    told = "How many groups have tasks that failed or were cancelled"
+    told = "Number of groups with tasks that failed or were cancelled"
     yield family("groups_bad", "gauge", told, [Sample({}, bad)])
 
 
 _NUMBERS: list[tuple[str, str, str, Callable[[Queue], float | None]]] = [
-    ("tasks_enqueued_total", "counter", "How many tasks were made", lambda queue: queue.made),
+    ("tasks_enqueued_total", "counter", "Number of tasks that were made", lambda queue: queue.made),
     (
         "tasks_lost_total",
         "counter",
-        "How many attempts nobody was left to end",
+        "Number of attempts that were lost",
         lambda queue: queue.numbers.lost,
     ),
     (
         "tasks_adopted_total",
         "counter",
-        "How often another listener took over a running task",
+        "Number of times that another listener adopted a running task",
         lambda queue: queue.numbers.events.get("adopted", 0),
     ),
     (
         "tasks_runnable",
         "gauge",
-        "How many pending tasks could start now if listeners were free: not paused, not behind a "
+        "Number of pending tasks that could start if listeners were free: not paused, not behind a "
         "full limit or lock, and needing no more than a listener has",
         lambda queue: queue.runnable,
     ),
     (
         "tasks_held",
         "gauge",
-        "How many tasks cannot go on because a task of the queue has failed or was cancelled",
+        "Number of tasks that cannot go on because a task of the queue failed or was cancelled",
         lambda queue: queue.held,
     ),
     (
         "oldest_pending_seconds",
         "gauge",
-        "How long the oldest of the next tasks in line has been waiting",
+        "Time that the oldest of the next tasks in line has waited",
         lambda queue: queue.pending_for,
     ),
     (
         "oldest_overdue_seconds",
         "gauge",
-        "For how long a scheduled task should have been in line",
+        "Time that the oldest scheduled task has been overdue",
         lambda queue: queue.overdue_for,
     ),
     (
         "longest_running_seconds",
         "gauge",
-        "How long the oldest running task has run",
+        "Time that the oldest running task has run",
         lambda queue: queue.running_for,
     ),
     (
         "longest_silent_seconds",
         "gauge",
-        "For how long a running task has told no progress and printed nothing",
+        "Time since a running task last reported progress or printed something",
         lambda queue: queue.silent_for,
     ),
-    ("listeners", "gauge", "How many listeners live", lambda queue: queue.listeners),
-    ("slots", "gauge", "How many listeners take tasks, or have one", lambda queue: queue.slots),
-    ("slots_busy", "gauge", "How many listeners have a task", lambda queue: queue.busy),
+    ("listeners", "gauge", "Number of live listeners", lambda queue: queue.listeners),
+    (
+        "slots",
+        "gauge",
+        "Number of listeners that take tasks, or have one",
+        lambda queue: queue.slots,
+    ),
+    ("slots_busy", "gauge", "Number of listeners with a task", lambda queue: queue.busy),
     ("queue_paused", "gauge", "Whether the queue is paused", lambda queue: queue.is_paused),
     (
         "queue_max_pending",
         "gauge",
-        "How many tasks may be in line, of a queue that is bounded",
+        "Maximum number of tasks in line, of a bounded queue",
         lambda queue: queue.max_pending,
     ),
 ]

@@ -106,13 +106,13 @@ def _families(own: Mapping[str, _Numbers], succeeded: Mapping[str, float]) -> li
         family(
             "schedule_last_success_timestamp",
             "gauge",
-            "When a task of the schedule was complete last, in Unix seconds",
+            "Time when a task of the schedule last completed, in Unix seconds",
             [Sample({"schedule": name}, at) for name, at in succeeded.items()],
         ),
         family(
             "schedule_occurrences_total",
             "counter",
-            "How many planned times of the schedule have come to this",
+            "Number of planned times of the schedule with this outcome",
             [
                 Sample({"schedule": name, "what": what}, number)
                 for name, numbers in own.items()
@@ -122,7 +122,7 @@ def _families(own: Mapping[str, _Numbers], succeeded: Mapping[str, float]) -> li
         family(
             "schedule_overdue_seconds",
             "gauge",
-            "For how long a planned time of the schedule has been due",
+            "Time that a planned time of the schedule has been due",
             [
                 Sample({"schedule": name}, round(numbers.overdue, 3))
                 for name, numbers in own.items()

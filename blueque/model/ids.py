@@ -173,7 +173,7 @@ def require_id(task: object) -> str:
         raise InvalidType(f"an id is text, not {type(task).__name__}")
     if _ID.fullmatch(task) is None:
         what = "1 to 200 letters, digits and . _ : - of ASCII, the first a letter or a digit"
-        raise InvalidInput(f"{task[:40]!r} is no id of a task: write {what}")
+        raise InvalidInput(f"{task[:40]!r} is not a task id: write {what}")
     return task
 
 

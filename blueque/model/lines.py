@@ -152,7 +152,7 @@ def require_resources(resources: object) -> dict[str, int]:
 
 def require_resource_name(name: object) -> str:
     if isinstance(name, str) and name.startswith(KEY):
-        raise InvalidInput(f"{name!r} is no resource: what begins with {KEY!r} is a payload key")
+        raise InvalidInput(f"{name!r} is not a resource: names with {KEY!r} are payload keys")
     if not isinstance(name, str) or not _NAME.match(name):
         raise InvalidInput(
             f"a resource has a name of small letters, digits, '.' and '-', not {name!r}"

@@ -164,10 +164,10 @@ class Retry:
         return interruptions < self.interruptions
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a Retry does not change: make another to have another {name}")
+        raise AttributeError(f"a Retry cannot be changed: make a new one with another {name}")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a Retry does not change: {name} cannot be taken from it")
+        raise AttributeError(f"a Retry cannot be changed: {name} stays")
 
     def __eq__(self, other: object) -> bool:
         return self._values() == other._values() if isinstance(other, Retry) else NotImplemented

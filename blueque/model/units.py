@@ -195,7 +195,7 @@ def parse_log_limit(text: str) -> int:
     """Return bytes, as `parse_size`, 1 MiB or more."""
     size = parse_size(text)
     if size < LEAST_LOG:
-        raise InvalidInput(f"{text!r} is too little: at least 1MiB of what a task prints stays")
+        raise InvalidInput(f"{text!r} is too small: use at least 1MiB")
     return size
 
 

@@ -165,8 +165,8 @@ class Adoption:
         if task.id not in self._logged:
             self._logged.add(task.id)
             log.warning(
-                "task=%s of this host has lost its listener, and its files are not in our spool but at %s: start a "
-                "blueque-listener with that --spool, and it will be adopted",
+                "the listener of task=%s on this host is gone, and its files are in another spool, at %s: start a "
+                "blueque-listener with that --spool to adopt it",
                 task.id,
                 task.files,
             )

@@ -156,7 +156,7 @@ class AttemptEnd:
         seen = last_seen(lost_with.get("last_seen"))
         error = (
             f"lost: process {watch.pid} of listener {lost_with['lost_node']}{seen} is gone, "
-            "and nobody knows how far it had come"
+            "and how far it got is not known"
         )
         task = watch.task
         if processor.lose(error, ours.instance or "", default, lost_with) is None:

@@ -147,10 +147,15 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
         if error.errno in _WAIT_FOR:
             raise
         log.error(
-            "checkpoint task=%s: its directory cannot be had, it begins without: %s", task.id, error
+            "checkpoint task=%s: its directory is not available, the task starts without it: %s",
+            task.id,
+            error,
         )
     except Exception:  # a task may have left anything in it
-        log.exception("checkpoint task=%s: its directory cannot be had, it begins without", task.id)
+        log.exception(
+            "checkpoint task=%s: its directory is not available, the task starts without it",
+            task.id,
+        )
     names = {"value": checkpoint.VALUE, "directory": checkpoint.DIRECTORY}
     handed = {part for part, name in names.items() if os.path.exists(f"{attempt.path}/{name}")}
     if handed:
@@ -180,12 +185,14 @@ def _warn_of_missing(spool: Spool, task: Task, place: str) -> None:
     host, _, path = place.partition(":")
     is_here = hosts.has_been_this_machine(host)
     if is_here and not os.path.isdir(path):
-        why = "was removed, for its age or for want of room"
+        why = "was removed, because of its age or to make room"
     elif is_here and path.startswith(f"{spool.root}/"):
         why = "is of an older attempt than its value"
     else:
         why = "stays on its host"
-    log.warning("checkpoint task=%s: its directory %s %s; it begins without", task.id, place, why)
+    log.warning(
+        "checkpoint task=%s: its directory %s %s; the task starts without it", task.id, place, why
+    )
 
 
 def trusted(task: Task, kept: Mapping[str, str]) -> dict[str, str]:
@@ -205,13 +212,13 @@ def trusted(task: Task, kept: Mapping[str, str]) -> dict[str, str]:
         except PayloadRefused as error:
             if not error.is_damaged:
                 raise
-            log.error("checkpoint task=%s: it begins without: %s", task.id, error)
+            log.error("checkpoint task=%s: the task starts without it: %s", task.id, error)
             return {}
     if not (number.isdecimal() and len(number) < 10) or not checkpoint.is_json(
         found.get("value", "null")
     ):
         log.error(
-            "checkpoint task=%s: what Redis has is not what we have written; it begins without",
+            "checkpoint task=%s: its value in Redis was changed; the task starts without it",
             task.id,
         )
         return {}

@@ -200,7 +200,8 @@ class Duties:
         is_replaced = self._orders.is_replaced and not self._orders.wants_end
         if is_replaced and seconds >= self._defaults.timing.lease:
             log.warning(
-                "Redis has refused us for %.0f s: leaving the task to the next listener", seconds
+                "Redis has refused this listener for %.0f s: leaving the task to the next one",
+                seconds,
             )
             os._exit(0)
 
@@ -242,7 +243,7 @@ class Duties:
                 # An order to drain may have come before: have a beat read it.
                 self._listener.of(self._listener.queues[0]).has_order = True
         except (RedisAway, RedisRefused, Contended) as error:
-            log.debug("cannot announce that we leave: %s", error)
+            log.debug("cannot tell Redis that this listener exits: %s", error)
 
     def _announce_pause(self) -> None:
         """Show in our registrations whether we are paused. The next duty repeats this if Redis is away."""
@@ -253,7 +254,7 @@ class Duties:
             if by:  # a call may have been lost when our waiting was cut short
                 self._listener.wake(self._listener.queues)
         except (RedisAway, RedisRefused, Contended) as error:
-            log.debug("cannot announce that we pause or go on: %s", error)
+            log.debug("cannot tell Redis that this listener pauses or resumes: %s", error)
 
     def _obey_pause(self, order: str) -> None:
         """Pause or resume, with all listeners of our master."""

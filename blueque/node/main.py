@@ -92,7 +92,7 @@ def _say_what(choices: Choices) -> None:
         log.info("%s", remark)
     if not hosts.names_one_machine(hosts.host_name()) and choices.settings["host"] is None:
         log.warning(
-            "host %s: other machines may have that name, too; give this one its own with --host",
+            "host %s: other machines may have the same name; give this one its own with --host",
             hosts.host_name(),
         )
 
@@ -126,16 +126,13 @@ def _replace_program(choices: Choices, notifier: Notifier, check: Check, kept: K
     check.forget()
     if checked is None:
         log.error(
-            "cannot reload the configuration: the check has ended without an answer; "
-            "everything stays as it is"
+            "cannot reload the configuration: the check ended without an answer; nothing changes"
         )
         return
     for name in ("spool", "resources"):
         value = choices.settings[name]
         if checked["settings"].get(name) != value:
-            log.warning(
-                "SIGHUP: the new value of %s holds when the listener is started again", name
-            )
+            log.warning("SIGHUP: the new value of %s applies after a restart of the listener", name)
             checked["settings"][name] = value
     with suppress(FileNotFoundError):  # with the directory, a spool in it is gone
         if os.path.realpath(os.environ["PWD"]) != os.getcwd():

@@ -226,7 +226,7 @@ class Master:
             )
             self._slots.tell(signal.SIGUSR1)
         elif self._order is not None:
-            log.warning("%s: we are leaving anyway", signals.signal_name(number))
+            log.warning("%s: leaving already", signals.signal_name(number))
         elif number == signal.SIGUSR2:
             self._pause.by = None if self._pause.by else "a signal"
             log.warning(
@@ -237,7 +237,7 @@ class Master:
             )
             self._slots.tell_of_pause()
         elif self._reload is None:
-            log.warning("SIGHUP: start the listener again to have it read its configuration")
+            log.warning("SIGHUP: restart the listener to read its configuration")
         else:
             log.warning("SIGHUP: checking the configuration")
             self._reload.check.begin()

@@ -63,7 +63,7 @@ class Check:
             self.pid = process.fork(functools.partial(self._become_program, os.getpid()))
         except OSError as error:
             self.forget()
-            log.error("cannot check: %s; everything stays as it is", error.strerror)
+            log.error("cannot check: %s; nothing changes", error.strerror)
 
     def cancel(self) -> None:
         """End the child, if there is one, and fork no other, because this program leaves."""
@@ -109,8 +109,7 @@ class Check:
             self.begin()
         else:
             log.error(
-                "cannot reload the configuration (%s; the lines above say why); "
-                "everything stays as it is",
+                "cannot reload the configuration (%s; the lines above say why); nothing changes",
                 process.describe(code),
             )
         return False
@@ -189,7 +188,7 @@ def replace_program(
         os.chdir(os.environ.get("PWD", "."))
         os.execve(sys.executable, arguments, environment)
     except OSError as error:
-        log.error("cannot run %s: %s; everything stays as it is", sys.executable, error.strerror)
+        log.error("cannot run %s: %s; nothing changes", sys.executable, error.strerror)
     if here >= 0:
         os.fchdir(here)
         os.close(here)

@@ -98,7 +98,7 @@ class Slot:
             self._duties.end()
             self._waiting.retry_until_order(self._listener.leave, Order.DRAIN)
         except OrderCame:
-            log.warning("leaving node=%s without taking leave of Redis", self._listener.node)
+            log.warning("leaving node=%s without telling Redis", self._listener.node)
         finally:
             self._close()
         return self._duties.is_drained

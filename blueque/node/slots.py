@@ -89,7 +89,7 @@ class Slots:
         self._held = set(sorted(self._calls.left_behind())[:free])
         if self._held:
             log.warning(
-                "a former master has left %s with a running task; each counts as a slot",
+                "found %s of a former master with a running task; each counts as a slot",
                 count(len(self._held), "listener"),
             )
         self._fork_at = [0.0] * (free - len(self._held))
@@ -177,8 +177,7 @@ class Slots:
     def say_replaced(self) -> None:
         """Log which listeners the next program replaces."""
         log.warning(
-            "the new configuration holds for the tasks to come; replacing %s, "
-            "those with a task when it has ended",
+            "the new configuration applies to new tasks; replacing %s, those with a task when it has ended",
             count(len(self.slot_pids), "listener"),
         )
 

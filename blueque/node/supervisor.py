@@ -166,7 +166,10 @@ class Supervisor:
         if has_been_forgotten(watch, ours.instance, standing._asdict()):
             put_back = functools.partial(ours.reassert, task, watch.pid, watch.instance)
             if not self._take_back(watch, put_back):
-                watch.end("superseded", "the attempt is not ours any more: the task is another one")
+                watch.end(
+                    "superseded",
+                    "this listener no longer owns the attempt: the task is another one",
+                )
             return True
         is_gone = standing.status is None
         self._gone.note(f"task={task.id} is gone from Redis" if is_gone else None, _stays(watch))
@@ -178,10 +181,11 @@ class Supervisor:
             )
         elif not is_newest or standing.status != "started":
             watch.end(
-                "superseded", f"the attempt is not ours any more: the task is {standing.status}"
+                "superseded",
+                f"this listener no longer owns the attempt: the task is {standing.status}",
             )
         elif standing.node not in (task.node, ours.node):
-            log.warning("task=%s has been adopted by %s: leaving it alone", task.id, standing.node)
+            log.warning("task=%s was adopted by %s: no longer watching it", task.id, standing.node)
             return False
         elif task.node != ours.node:
             # Redis may have it under our new name already: the answer to an adoption may be lost.
@@ -206,7 +210,7 @@ class Supervisor:
         """Take the task back, and return whether it may be ours."""
         try:
             taken = take()
-            reason = f"task={watch.task.id} is not ours any more" if taken is None else None
+            reason = f"this listener no longer owns task={watch.task.id}" if taken is None else None
             self._gone.note(reason, _stays(watch))
             if taken is not None:
                 watch.processor = self._context.client.get_processor(taken)

@@ -144,7 +144,7 @@ class Firing:
             self.note(error, name)
         elif name not in self._named:
             self._named.add(name)
-            log.warning("leaving schedule %r alone: %s", name, error)
+            log.warning("skipping schedule %r: %s", name, error)
 
 
 def _log(name: str, came: Occurrence | None, missed: Sequence[tuple[int, str]]) -> None:

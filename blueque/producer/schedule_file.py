@@ -123,7 +123,7 @@ class SchedulesOfFile(NamedTuple):
         log.info("applied the schedules of %s: %s", self.path, _counted(done) or "it has none")
         if left:
             log.warning(
-                "not in %s, but brought by a file before: %s; to remove them: %s",
+                "from an earlier file and not in %s: %s; to remove them: %s",
                 self.path,
                 ", ".join(left),
                 prune_schedules(os.path.abspath(self.path)),

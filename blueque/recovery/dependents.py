@@ -114,5 +114,5 @@ class Dependents:
         """Remember a task with a key of a wrong type; raise any other error."""
         if not error.is_wrong_type:
             raise error
-        log.warning("leaving task=%s alone, and the tasks that wait for it: %s", task, error)
+        log.warning("skipping task=%s and the tasks that wait for it: %s", task, error)
         self._refused.add([task])

@@ -272,7 +272,7 @@ class Recovery:
         registration = observed.registration or {}
         seen = number(registration, "beat_at", 0.0)
         now = time.time()
-        error = f"lost: listener {node}{last_seen(seen)} is dead, and nobody knows how far process {task.pid} there had come"
+        error = f"lost: listener {node}{last_seen(seen)} is dead, and how far process {task.pid} got there is not known"
         facts: dict[str, str | int | float] = {
             "lost_node": node,
             **({"last_seen": seen} if seen else {}),

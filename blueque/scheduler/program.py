@@ -115,15 +115,15 @@ class Program:
 
     def _obey(self, number: int) -> None:
         if number == signal.SIGUSR1:
-            log.warning("SIGUSR1: our stacks are above")
+            log.warning("SIGUSR1: the stacks are above")
         elif self._check is None:
             if number == signal.SIGHUP:
-                log.warning("SIGHUP: start the scheduler again to have it read its configuration")
+                log.warning("SIGHUP: restart the scheduler to read its configuration")
         elif number == signal.SIGHUP:
             log.warning("SIGHUP: checking the configuration")
             self._check.begin()
         elif self._check.poll():
-            log.warning("the new configuration holds from now on")
+            log.warning("the new configuration is in effect")
             self._become_new_program(self._check)
 
     def _become_new_program(self, check: Check) -> None:

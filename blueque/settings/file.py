@@ -67,7 +67,7 @@ def parse(text: str, path: str = NAME) -> Config:
 
 def _declared_twice(found: re.Match[str]) -> str:
     names = tuple(re.findall("'([^']*)'", found[1]))
-    return f"[{shown_path(names)}] is there twice"
+    return f"[{shown_path(names)}] is defined twice"
 
 
 def check_setting(name: str, value: Any) -> Any:

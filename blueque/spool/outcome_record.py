@@ -179,7 +179,7 @@ def last_words(record: Record | None) -> str:
     record: None: its process is gone without a record.
     """
     if record is None:
-        return "-- blueque: its process is gone, and nobody knows how far it had come --"
+        return "-- blueque: its process is gone, and how far it got is not known --"
     is_by_itself = record.get("error_type") not in ENDED and record.get("signal") is None
     if record["status"] != "failed" or is_by_itself:
         return ""

@@ -136,8 +136,8 @@ def test_a_batch_that_is_open_for_more_than_a_day_is_named_with_what_ends_it(doc
 
         assert (
             result.stdout.count(
-                "warn  queue a b: batch b-1 of its archive is claimed, and ann@host has not gone on with it for 1 d 1 h: "
-                "blueque archive 'a b' /data/archive does.\n"
+                "warn  queue a b: batch b-1 of its archive is claimed, and ann@host has not continued it for 1 d 1 h. To continue: "
+                "blueque archive 'a b' /data/archive\n"
             )
             == count
         )
@@ -244,7 +244,7 @@ def test_a_schedule_that_a_clock_of_redis_took_ahead_is_named(doctor, client, cl
     lines = doctor().stdout.splitlines()
 
     (said,) = [line for line in lines if "the clock of Redis was ahead" in line]
-    assert said.startswith("warn  schedule hourly: nothing comes of it for ")
+    assert said.startswith("warn  schedule hourly: it makes no task for ")
 
 
 def test_machines_that_share_a_host_name_are_named_by_their_boots(doctor, redis):

@@ -469,7 +469,7 @@ def test_a_schedule_that_does_what_people_want_needs_no_attention(values):
         (
             {"last": NOW + 864000},
             "schedule_ahead",
-            "nothing comes of it for 10 d: the clock of Redis was ahead; remove it and define it anew",
+            "it makes no task for 10 d: the clock of Redis was ahead; remove it and define it again",
             "show",
         ),
         ({"failures": 3}, "schedule_failing", "its last 3 tasks have failed", "history"),

@@ -124,8 +124,8 @@ def test_a_bad_address_is_refused_when_the_client_is_made(url):
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("redis://h?ssl_ca_certs=/a", "'ssl_ca_certs' is no option of a redis:// address"),
-        ("rediss://h?sentinel_user=a", "'sentinel_user' is no option of a rediss:// address"),
+        ("redis://h?ssl_ca_certs=/a", "'ssl_ca_certs' is not an option of a redis:// address"),
+        ("rediss://h?sentinel_user=a", "'sentinel_user' is not an option of a rediss:// address"),
         ("redis://h?socket_timeout=x", "not an address for redis-py: .*'socket_timeout'"),
     ],
 )

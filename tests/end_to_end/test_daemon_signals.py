@@ -312,7 +312,7 @@ def test_a_scheduler_goes_on_after_usr1(programs):
     scheduler.says("blueque-scheduler")
     until(lambda: int(_caught(scheduler.pid), 16) >> signal.SIGUSR1 - 1 & 1, what="its handlers")
     scheduler.send(signal.SIGUSR1)
-    scheduler.says("SIGUSR1: our stacks are above")
+    scheduler.says("SIGUSR1: the stacks are above")
     assert "scheduler.py" in scheduler.log
     assert scheduler.stop() == 0
 

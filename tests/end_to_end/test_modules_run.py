@@ -345,7 +345,7 @@ def test_sighup_takes_what_the_modules_define_by_then(programs):
 
     programs.write("import blueque\nblueque.handler()", "sounds.py")
     listener.send(signal.SIGHUP)
-    listener.says("everything stays as it is")
+    listener.says("nothing changes")
     assert listener.lines("cannot import the module sounds: TypeError: handler() missing")
 
 

@@ -94,12 +94,12 @@ def test_a_scheduler_applies_the_file_at_its_start_and_at_each_sighup(programs, 
 
     toml.write_text("[scheduler]\napply_schedules = true\n" + TABLE.format(name="a", every="5s"))
     scheduler.send_again(signal.SIGHUP)
-    scheduler.says("everything stays as it is")
+    scheduler.says("nothing changes")
     assert "schedules.a.every: it must be from 10s to 366d" in scheduler.log
 
     toml.write_text("[scheduler]\napply_schedules = true\n" + TABLE.format(name="b", every="2h"))
     scheduler.send_again(signal.SIGHUP)
-    scheduler.says("not in blueque.toml, but brought by a file before: a; to remove them: ")
+    scheduler.says("from an earlier file and not in blueque.toml: a; to remove them: ")
     assert f"blueque schedule apply --prune --config {toml}" in scheduler.log
     assert sorted(client.get_schedules()) == ["a", "b"]
     assert scheduler.stop() == 0

@@ -255,7 +255,7 @@ def test_running_tasks_are_reported_with_the_new_password_of_redis(programs, que
     account.set("resetpass", ">new")
     account.disconnect()
     reload(listener)
-    listener.says("leaving the task to the next listener")
+    listener.says("leaving the task to the next one")
     until(lambda: len(listener.lines("adopt ")) == 2, what="two adoptions")
     let_go(programs)
     for task in running:
@@ -365,7 +365,7 @@ def test_a_check_that_ends_well_without_an_answer_leaves_everything_as_it_is(pro
     slots, running = listener.slots(), begin(programs, queue)
     programs.write("import os; os._exit(0)", "early.py")
     listener.send(signal.SIGHUP)
-    listener.says("the check has ended without an answer; everything stays as it is")
+    listener.says("the check ended without an answer; nothing changes")
     let_go(programs)
     assert outcome(programs.client, running.id).result == "done"
     assert listener.slots() == slots and listener.stop() == 0
@@ -380,7 +380,7 @@ def test_a_new_spool_and_new_resources_wait_for_the_next_start(programs, queue):
     configure(programs, f'{spool}other"', f"{resources}3")
     reload(listener)
     for name in ("spool", "resources"):
-        assert f"the new value of {name} holds when the listener is started again" in listener.log
+        assert f"the new value of {name} applies after a restart of the listener" in listener.log
     let_go(programs)
     assert outcome(programs.client, running.id).result == "done"
     task = outcome(programs.client, queue.enqueue("", resources={"gpu": 2}))
@@ -393,7 +393,7 @@ def test_a_handler_that_cannot_be_imported_is_tried_again_at_the_next_one(progra
     slots = listener.slots()
     programs.write("raise RuntimeError('half deployed')")
     listener.send(signal.SIGHUP)
-    listener.says("everything stays as it is")
+    listener.says("nothing changes")
     assert "cannot import the handler work:run: RuntimeError: half deployed" in listener.log
     assert listener.slots() == slots and "replacing" not in listener.log
     programs.write(WORK)
@@ -431,7 +431,7 @@ def test_a_newer_one_ends_a_check_whose_import_never_ends_and_is_not_lost(progra
     listener.says("ending the check that is still running, to begin a new one")
     listener.says("replacing 1 listener,")
     until(lambda: not state_of(checking), what="the end of the first check")
-    assert "everything stays as it is" not in listener.log
+    assert "nothing changes" not in listener.log
     let_go(programs)
     assert outcome(programs.client, queue.enqueue("")).result == "done"
     assert listener.stop() == 0
@@ -445,7 +445,7 @@ def test_sigterm_ends_a_check_whose_import_never_ends(programs, queue):
     checking = check_endlessly(programs, listener)
     listener.send(signal.SIGTERM)
     until(lambda: not state_of(checking), what="the end of the check")
-    assert "everything stays as it is" not in listener.log
+    assert "nothing changes" not in listener.log
     let_go(programs)
     assert listener.wait() == 0
     assert outcome(programs.client, running.id).result == "done"
@@ -466,7 +466,7 @@ def test_sigterm_leaves_a_task_behind_its_listener_also_after_a_reload(programs,
     assert listener.stop() == 0
     until(lambda: programs.left() != [], what="the listener that is left behind")
     other = programs.listener("work:run", slots=1, is_awaited=False)
-    other.says("a former master has left 1 listener with a running task")
+    other.says("found 1 listener of a former master with a running task")
     let_go(programs)
     task = outcome(programs.client, running.id)
     assert (task.result, task.pid, task.node) == ("done", running.pid, running.node)
@@ -643,7 +643,7 @@ def test_a_scheduler_starts_anew_with_its_configuration_unless_that_has_a_mistak
     started = start_ticks(scheduler.pid)
     toml.write_text("retention = nonsense\n")
     scheduler.send_again(signal.SIGHUP)
-    scheduler.says("everything stays as it is")
+    scheduler.says("nothing changes")
     assert "blueque.toml" in scheduler.log and len(scheduler.lines("blueque-scheduler 2")) == 1
     toml.write_text('[scheduler]\nlog_format = "json"\n')
     scheduler.send_again(signal.SIGHUP)

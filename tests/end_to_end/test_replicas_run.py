@@ -85,7 +85,7 @@ def test_an_attempt_that_is_put_back_and_not_confirmed_is_ended_by_its_listener(
     os.kill(servers[1].pid, signal.SIGCONT)
 
     listener.says(f"complete task={task.id}")
-    assert "is not ours" not in listener.log and "adopt task=" not in listener.log
+    assert "does not belong to" not in listener.log and "adopt task=" not in listener.log
     assert len(ledger(programs, task.id)) == 1
 
 

@@ -175,7 +175,7 @@ def test_an_attempt_that_has_lost_its_task_makes_nothing(programs, cli):
     attempt = Attempt(str(programs.directory / "spool" / f"{task.id}@1"), "")
     record = until(attempt.read_exit, what="the exit record")
     assert record["error_type"] == "blueque.errors.NotOwner"
-    assert "not ours to change" in record["error"]
+    assert "does not belong to this process" in record["error"]
     assert programs.client.get_task(*ids_of(task.id, "a")).status is None
 
 

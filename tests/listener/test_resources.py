@@ -192,12 +192,10 @@ def test_listeners_that_take_tasks_may_not_contradict_each_other(make, monkeypat
     first.declare()
     same.declare()
 
-    with pytest.raises(
-        SpoolRefused, match=r"gpu=3, but this node was said to have gpu=2, by a listener"
-    ):
+    with pytest.raises(SpoolRefused, match=r"gpu=3, but another listener of this node has gpu=2"):
         more.declare()
     with pytest.raises(
-        SpoolRefused, match=r"memory=4GiB, but this node was said to have memory=8GiB"
+        SpoolRefused, match=r"memory=4GiB, but another listener of this node has memory=8GiB"
     ):
         other.declare()
 
@@ -207,7 +205,7 @@ def test_listeners_that_take_tasks_may_not_contradict_each_other(make, monkeypat
     same.withdraw()
     more.declare()
     other.declare()
-    with pytest.raises(SpoolRefused, match="said to have gpu=3"):
+    with pytest.raises(SpoolRefused, match="has gpu=3"):
         first.declare()
 
 
@@ -400,7 +398,7 @@ def test_a_file_system_without_such_locks_is_refused(make, monkeypatch):
 def test_a_directory_that_is_not_ours_alone_is_refused(make, tmp_path):
     make(gpu=1)
     os.chmod(tmp_path / "resources", 0o777)
-    with pytest.raises(SpoolRefused, match="that others cannot write to"):
+    with pytest.raises(SpoolRefused, match="that no other user can write to"):
         make(gpu=1)
     os.rename(tmp_path / "resources", tmp_path / "elsewhere")
     os.chmod(tmp_path / "elsewhere", 0o700)

@@ -295,7 +295,7 @@ PEAK = {"memory_peak": 3 * 2**29}
             {"error": "cancelled: killed by SIGTERM", "error_type": "cancelled"},
             "cancelled: killed by SIGTERM",
         ),
-        (None, "its process is gone, and nobody knows how far it had come"),
+        (None, "its process is gone, and how far it got is not known"),
         ({"error": "ValueError: x", "error_type": "ValueError", "traceback": "..."} | PEAK, None),
         ({"error": "handed back", "error_type": "HandBack", "handed_back": True}, None),
         ({"status": "complete", "result": "1"}, None),

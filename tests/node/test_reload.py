@@ -29,7 +29,7 @@ def test_the_answer_of_a_check_that_passes_is_kept():
 @pytest.mark.parametrize("script", ["raise SystemExit(78)", "import os; os.kill(os.getpid(), 9)"])
 def test_a_check_that_fails_is_logged_and_leaves_nothing_open(script, caplog):
     assert not run(Check([sys.executable, "-c", script]))
-    assert "everything stays as it is" in caplog.text
+    assert "nothing changes" in caplog.text
 
 
 def test_a_program_that_cannot_be_replaced_goes_on_and_its_descriptors_stay_its_own(
@@ -41,7 +41,7 @@ def test_a_program_that_cannot_be_replaced_goes_on_and_its_descriptors_stay_its_
     here = os.getcwd()
     replace_program([sys.executable], {}, [read, write])
     assert os.getcwd() == here
-    assert "No such file or directory; everything stays as it is" in caplog.text
+    assert "No such file or directory; nothing changes" in caplog.text
     assert not os.get_inheritable(read) and not os.get_inheritable(write)
     os.close(read)
     os.close(write)

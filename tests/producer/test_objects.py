@@ -215,7 +215,7 @@ def test_another_end_after_the_first_is_refused(client, listener, state, first, 
     getattr(processor, first)("first")
     before = state()
 
-    with pytest.raises(NotOwner, match="is not ours to change"):
+    with pytest.raises(NotOwner, match="does not belong to this process"):
         getattr(processor, second)("second")
 
     assert state() == before

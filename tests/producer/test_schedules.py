@@ -147,7 +147,7 @@ def test_a_schedule_that_cannot_be_read_keeps_no_other_waiting(client, cli, hour
         firing.step()
 
     assert [task.schedule for task in tasks(client)] == ["good"]
-    assert sum("leaving schedule" in record.message for record in caplog.records) == 3
+    assert sum("skipping schedule" in record.message for record in caplog.records) == 3
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_no_version_has_written_ends_no_scheduler(client, cli, hourly, capl
     fire(client)
 
     assert tasks(client) == []
-    assert "leaving schedule 'hourly' alone" in caplog.text
+    assert "skipping schedule 'hourly'" in caplog.text
 
 
 def test_a_listener_makes_the_tasks_of_its_own_queues(client, cli, hourly):

@@ -126,8 +126,8 @@ def lost(redis, at_work):
     """A task whose listener, of a host with a long name, was lost with it; return the error."""
     node = f"{'gpu-1.' * 30}example.com_4021"
     error = (
-        f"lost: listener {node}, last seen 2026-11-22 12:00:00 UTC, is dead, and nobody knows how far process 77 there had "
-        "come; to run it again: blueque requeue 4f1e2c80-c4b0-4d22-8b57-a35691414c3d"
+        f"lost: listener {node}, last seen 2026-11-22 12:00:00 UTC, is dead, and how far process 77 got "
+        "there is not known; to run it again: blueque requeue 4f1e2c80-c4b0-4d22-8b57-a35691414c3d"
     )
     protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(reserved=10.5, started=10.5)

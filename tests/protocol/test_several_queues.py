@@ -149,7 +149,7 @@ def test_a_listener_that_was_left_behind_counts_for_a_master_with_any_of_its_que
     task = begin(programs, queue="B")
     assert first.stop() == 0
     second = programs.listener("work:run", *QUICK, "B", queue="C", is_awaited=False)
-    second.says("a former master has left 1 listener with a running task")
+    second.says("found 1 listener of a former master with a running task")
     until(
         lambda: children_of(second.pid) == set(), what="the end of the child that tidies the spool"
     )

@@ -471,8 +471,8 @@ def test_a_started_task_elsewhere_is_lost_after_lost_after_and_not_before(redis,
     assert time.monotonic() - began >= LOST_AFTER
     task = fields(cli)
     assert task["error"] == (
-        "lost: listener far_7, last seen at 2023-11-14 22:13:20 UTC, is dead, and nobody knows how far process 77 there "
-        "had come"
+        "lost: listener far_7, last seen at 2023-11-14 22:13:20 UTC, is dead, and how far process 77 got there "
+        "is not known"
     )
     assert (task["status"], task["error_type"], task["lost_node"]) == ("failed", "lost", FAR)
     assert (float(task["last_seen"]), task["interruptions"]) == (1700000000.0, "1")

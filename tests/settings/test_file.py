@@ -328,7 +328,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         ),
         (
             "[listener]\ntask_redis = 'redis://h?sentinel_user=a'",
-            "listener.task_redis: 'sentinel_user' is no option of a redis:// address",
+            "listener.task_redis: 'sentinel_user' is not an option of a redis:// address",
         ),
         (
             "[listener]\nexec = ['true']\n[queues.a]\nreuse = 2",
@@ -356,7 +356,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "[queues.a.b]\nweight = 1",
             'queues.a.b: unknown key; a name with a dot is written in quotes: [queues."a.b"]',
         ),
-        ("[schedules.a]\n[schedules.a]\n", "[schedules.a] is there twice (at line 2, column 13)"),
+        ("[schedules.a]\n[schedules.a]\n", "[schedules.a] is defined twice (at line 2, column 13)"),
         (
             "[schedules.a]\nparams = { n = 1 }",
             "schedules.a.params: unknown key; did you mean parameters?",
@@ -390,7 +390,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         ),
         (
             "[listener]\nlog_limit = '1KiB'",
-            "listener.log_limit: '1KiB' is too little: at least 1MiB of what a task prints stays",
+            "listener.log_limit: '1KiB' is too small: use at least 1MiB",
         ),
         ("[retention]\nfailed = true", "retention.failed: it must be a number, not bool"),
         (

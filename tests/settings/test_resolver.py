@@ -197,7 +197,7 @@ def test_a_weight_makes_it_a_lottery_and_one_in_the_arguments_goes_before(
         ("BLUEQUE_RESOURCES", "gpu=1 gpu=2", "gpu=2: named twice"),
         ("BLUEQUE_UNTIL_EMPTY", "perhaps", "'perhaps' is not true or false"),
         ("BLUEQUE_SPOOL_LIMIT", "100%", "'100%' is not a share of a disk"),
-        ("BLUEQUE_LOG_LIMIT", "1000", "'1000' is too little"),
+        ("BLUEQUE_LOG_LIMIT", "1000", "'1000' is too small"),
         ("BLUEQUE_GRACE", "-1", "'-1' is not a duration"),
     ],
 )

@@ -128,7 +128,7 @@ def test_a_task_shows_its_progress_and_ends_with_its_session(programs, tasks):
     done = ended(programs.client, task.id)
     name, tags, description, result, second = json.loads(done.fields["result"])
     assert (name, tags, description, result) == (f"blueque-{task.id}", [task.id], task.id, 6)
-    assert "start another in another process" in second
+    assert "start it in a new process" in second
     assert done.fields.get("leaked") is None and not children_of_task(task.id)
 
 

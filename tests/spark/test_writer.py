@@ -282,7 +282,7 @@ def test_what_spark_has_tried_in_vain_is_known_by_its_name():
     for said, kind in [
         ("RedisAway: no Redis", RedisAway),
         ("OutcomeUnknown: no answer", OutcomeUnknown),
-        ("Contended: changed under each of 9 attempts", BluequeError),
+        ("Contended: changed the keys at each of 9 tries", BluequeError),
         ("Strange: x", None),
     ]:
         error = Exception(f"Traceback\nblueque.errors.{said}\n SQLSTATE: 38000")

@@ -148,7 +148,7 @@ def test_a_listener_takes_a_new_module_with_an_unfit_handler_neither_at_its_star
     programs.write("def run(task): yield 1")
 
     listener.send(signal.SIGHUP)
-    listener.says("everything stays as it is")
+    listener.says("nothing changes")
     assert listener.slots() == slots
     assert len(listener.lines("the handler work:run is a generator function")) == 1
 
