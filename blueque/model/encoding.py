@@ -268,7 +268,7 @@ def require_time(value: object, what: str = "eta") -> float:
             raise InvalidType(f"{what} is Unix seconds or a datetime, not {type(value).__name__}")
         if value.tzinfo is None:
             raise InvalidInput(
-                f"{what} {value} has no time zone: say which, as with datetime.now(timezone.utc)"
+                f"{what} {value} has no time zone: set one, as with datetime.now(timezone.utc)"
             )
         return value.timestamp()
     if not -LAST_SECOND <= value <= LAST_SECOND:  # NaN is neither

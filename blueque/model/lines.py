@@ -198,7 +198,7 @@ def read_resources(words: Iterable[str]) -> dict[str, int | str]:
     for word in words:
         name, _, amount = word.partition("=")
         if not amount:
-            raise InvalidInput(f"{word!r}: write NAME=AMOUNT, as gpu=1 or memory=8GiB")
+            raise InvalidInput(f"{word!r}: write NAME=AMOUNT, such as gpu=1 or memory=8GiB")
         if name in amounts:
             raise InvalidInput(f"{word!r}: {name} is named twice")
         amounts[name] = int(amount) if amount.isdecimal() else amount

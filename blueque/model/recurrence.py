@@ -74,7 +74,7 @@ def read_rule(
     Raises InvalidInput or InvalidType, whose message begins with the wrong option.
     """
     if cron is None and every is None:
-        raise InvalidInput("cron: give cron or every: a rule needs one of them")
+        raise InvalidInput("cron: a rule needs cron or every")
     if cron is not None and every is not None:
         raise InvalidInput("cron: it is given together with every, and a rule takes one of them")
     if timezone is not None and every is not None:

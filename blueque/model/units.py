@@ -263,7 +263,7 @@ def require_module_name(name: str) -> str:
         return name
     wanted = name.removesuffix(".py").strip("./").replace("/", ".").partition(":")[0]
     is_near = all(part.isidentifier() for part in wanted.split("."))
-    hint = f": write {wanted}" if is_near else ", as mypackage.tasks"
+    hint = f": write {wanted}" if is_near else ", such as mypackage.tasks"
     raise InvalidInput(f"{name!r} is not the name of a module{hint}")
 
 

@@ -26,7 +26,7 @@ _LIMITS = {
     "lead": "lead",
 }
 _KEPT = "If the earlier attempt still runs, its result no longer counts and stays there."
-_PRINTED = "The output of the earlier attempt is there."
+_PRINTED = "The output of the previous attempt."
 
 
 def of_orders(task: Task, now: float, is_utc: bool) -> dict[str, str | None]:

@@ -59,9 +59,7 @@ def facts(event: Event) -> str:
     eta = told.pop("eta", None)
     if isinstance(eta, (int, float)):
         words.append(
-            f"due after {span(eta - event.at)}"
-            if eta > event.at
-            else f"was due {span(event.at - eta)} before"
+            f"due in {span(eta - event.at)}" if eta > event.at else f"{span(event.at - eta)} late"
         )
     began = told.pop("began", None)
     if began is not None:

@@ -20,7 +20,7 @@ def parse_address(text: str) -> tuple[str, int]:
         if colon and port.isdecimal() and int(port) > 65535:
             raise InvalidInput(f"{text!r}: the port is more than 65535")
         raise InvalidInput(
-            f"{text!r} is not an address: write HOST:PORT, as 127.0.0.1:9464 or [::1]:9464"
+            f"{text!r} is not an address: write HOST:PORT, such as 127.0.0.1:9464 or [::1]:9464"
         )
     return host.strip("[]"), int(port)
 

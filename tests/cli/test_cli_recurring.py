@@ -123,7 +123,7 @@ def test_the_options_of_a_task_are_those_of_enqueue(run, client):
         (("--cron", "1 2 3"), "--cron: '1 2 3' has 3 fields, not five"),
         (("--every", "5s"), "--every: it must be from 10s to 366d"),
         (("--every", "soon"), "--every: 'soon' is not a duration"),
-        ((), "--cron: give cron or every"),
+        ((), "--cron: a rule needs cron or every"),
         (("--every", "1h", "--catch-up", "all"), '--catch-up: "all" needs overlap = "allow"'),
         (("--every", "1h", "--jitter", "2d"), "--jitter: it must be from 0 to 1d"),
         (("--every", "1h", "--window", "5000d"), "--window: it must be from 0 to 3660d"),

@@ -106,7 +106,7 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
 
     found = shown("abcd-1")
     assert "no longer counts" not in found
-    assert "The output of the earlier attempt is there." in found
+    assert "The output of the previous attempt." in found
     assert re.search(r"^checkpoint  its directory is at gpu-1:/s/1$", found, re.MULTILINE)
 
 

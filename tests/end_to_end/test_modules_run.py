@@ -321,7 +321,7 @@ def test_a_mistake_in_a_module_is_one_sentence_at_the_start(programs, text, argu
     [
         ((), {}, 2, "QUEUE is missing: name a queue, or modules with handlers"),
         (("--module", "films.py"), {}, 2, "'films.py' is not the name of a module: write films"),
-        (("--module", "a-b"), {}, 2, "'a-b' is not the name of a module, as mypackage.tasks"),
+        (("--module", "a-b"), {}, 2, "'a-b' is not the name of a module, such as mypackage.tasks"),
         ((), {"BLUEQUE_MODULES": "x/y.py"}, 78, "BLUEQUE_MODULES: 'x/y.py' is not the name of a"),
         (("--module", "nothing"), {}, 78, "cannot import the module nothing: ModuleNotFoundError"),
     ],

@@ -257,7 +257,7 @@ def test_a_rule_in_words(rule, text):
 
 DAILY = {"cron": "0 0 * * *"}
 REFUSED = [
-    ({}, "cron: give cron or every: a rule needs one of them"),
+    ({}, "cron: a rule needs cron or every"),
     (
         {**DAILY, "every": 60},
         "cron: it is given together with every, and a rule takes one of them",

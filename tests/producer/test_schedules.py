@@ -460,7 +460,7 @@ def test_a_queue_with_a_schedule_is_not_forgotten(client, hourly):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"every": None}, "give cron or every"),
+        ({"every": None}, "a rule needs cron or every"),
         ({"overlap": "wait"}, 'overlap: it is \'wait\'; it has to be one of "skip", "queue"'),
         ({"catch_up": "all"}, 'catch_up: "all" needs overlap = "allow"'),
         ({"window": "soon"}, "window: "),

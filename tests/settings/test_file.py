@@ -91,7 +91,7 @@ def test_a_recurring_task_has_what_define_takes():
     ("line", "sentence"),
     [
         ("corn = 1", "a.corn: unknown key; did you mean cron?"),
-        ("", "a.cron: give cron or every: a rule needs one of them"),
+        ("", "a.cron: a rule needs cron or every"),
         ("every = '5s'", "a.every: it must be from 10s to 366d"),
         ("every = '1h'\ncron = '* * * * *'", "a.cron: it is given together with every, and a "),
         ("cron = '1 2 3'", "a.cron: '1 2 3' has 3 fields, not five: minute, hour, "),
