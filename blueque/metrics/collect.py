@@ -126,7 +126,7 @@ def _of_groups(unended: int, bad: int) -> Iterator[Metric]:
 
 
 _NUMBERS: list[tuple[str, str, str, Callable[[Queue], float | None]]] = [
-    ("tasks_enqueued_total", "counter", "Number of tasks that were made", lambda queue: queue.made),
+    ("tasks_enqueued_total", "counter", "Number of enqueued tasks", lambda queue: queue.made),
     (
         "tasks_lost_total",
         "counter",

@@ -68,9 +68,7 @@ def read_cron(text: str) -> str:
         raise InvalidInput(f"cron: {_instead_of(fields)}")
     if len(fields) != len(_FIELDS):
         seconds = "; for seconds, use every" if len(fields) == 6 else ""
-        raise InvalidInput(
-            f"cron: {text!r} has {len(fields)} field{'s' * (len(fields) > 1)}, not {_FIVE}{seconds}"
-        )
+        raise InvalidInput(f"cron: {text!r} has {len(fields)} fields, not {_FIVE}{seconds}")
     for place, (what, values) in enumerate(_FIELDS.items()):
         others = ["*"] * len(fields)
         others[place] = fields[place]

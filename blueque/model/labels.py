@@ -52,9 +52,7 @@ def require_title(title: object) -> str:
 def require_tags(tags: object) -> list[str]:
     """Return at most 20 tags, each once, in their order; a set is sorted."""
     if isinstance(tags, str | bytes | Mapping) or not isinstance(tags, Iterable):
-        raise InvalidType(
-            f'tags: they are a list, such as ["customer:17"], not {type(tags).__name__}'
-        )
+        raise InvalidType(f'tags: write a list, as ["customer:17"], not {type(tags).__name__}')
     found = list(dict.fromkeys(require_tag(tag) for tag in tags))
     if isinstance(tags, Set):
         found.sort()

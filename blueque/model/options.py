@@ -167,8 +167,7 @@ def require_known(call: str, options: Iterable[str], known: type) -> None:
         if option not in names:
             meant = " Did you mean group?" if option == "workflow" else ""
             raise TypeError(
-                f"{call}() got an unexpected keyword argument {option!r}; "
-                f"for tasks there are {', '.join(names)}.{meant}"
+                f"{call}() got an unexpected keyword argument {option!r}; for tasks there are {', '.join(names)}.{meant}"
             )
 
 

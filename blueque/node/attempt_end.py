@@ -154,10 +154,7 @@ class AttemptEnd:
         ours = self._listener.of(watch.task.queue)
         lost_with = watch.lost_with or {"lost_node": ours.node}
         seen = last_seen(lost_with.get("last_seen"))
-        error = (
-            f"lost: process {watch.pid} of listener {lost_with['lost_node']}{seen} is gone, "
-            "and how far it got is not known"
-        )
+        error = f"lost: process {watch.pid} of listener {lost_with['lost_node']}{seen} is gone, and how far it got is not known"
         task = watch.task
         if processor.lose(error, ours.instance or "", default, lost_with) is None:
             # It belongs to another listener, or has ended; or we had been taken for dead ourselves.

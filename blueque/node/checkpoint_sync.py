@@ -147,15 +147,10 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
         if error.errno in _WAIT_FOR:
             raise
         log.error(
-            "checkpoint task=%s: its directory is not available, the task starts without it: %s",
-            task.id,
-            error,
+            "checkpoint task=%s: cannot get its directory, starting without: %s", task.id, error
         )
     except Exception:  # a task may have left anything in it
-        log.exception(
-            "checkpoint task=%s: its directory is not available, the task starts without it",
-            task.id,
-        )
+        log.exception("checkpoint task=%s: cannot get its directory, starting without", task.id)
     names = {"value": checkpoint.VALUE, "directory": checkpoint.DIRECTORY}
     handed = {part for part, name in names.items() if os.path.exists(f"{attempt.path}/{name}")}
     if handed:
@@ -190,9 +185,7 @@ def _warn_of_missing(spool: Spool, task: Task, place: str) -> None:
         why = "is of an older attempt than its value"
     else:
         why = "stays on its host"
-    log.warning(
-        "checkpoint task=%s: its directory %s %s; the task starts without it", task.id, place, why
-    )
+    log.warning("checkpoint task=%s: its directory %s %s; starting without", task.id, place, why)
 
 
 def trusted(task: Task, kept: Mapping[str, str]) -> dict[str, str]:
@@ -212,15 +205,12 @@ def trusted(task: Task, kept: Mapping[str, str]) -> dict[str, str]:
         except PayloadRefused as error:
             if not error.is_damaged:
                 raise
-            log.error("checkpoint task=%s: the task starts without it: %s", task.id, error)
+            log.error("checkpoint task=%s: starting without: %s", task.id, error)
             return {}
     if not (number.isdecimal() and len(number) < 10) or not checkpoint.is_json(
         found.get("value", "null")
     ):
-        log.error(
-            "checkpoint task=%s: its value in Redis was changed; the task starts without it",
-            task.id,
-        )
+        log.error("checkpoint task=%s: its value in Redis was changed; starting without", task.id)
         return {}
     return found
 

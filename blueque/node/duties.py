@@ -200,8 +200,7 @@ class Duties:
         is_replaced = self._orders.is_replaced and not self._orders.wants_end
         if is_replaced and seconds >= self._defaults.timing.lease:
             log.warning(
-                "Redis has refused this listener for %.0f s: leaving the task to the next one",
-                seconds,
+                "refused by Redis for %.0f s: leaving the task to the next listener", seconds
             )
             os._exit(0)
 

@@ -166,10 +166,7 @@ class Supervisor:
         if has_been_forgotten(watch, ours.instance, standing._asdict()):
             put_back = functools.partial(ours.reassert, task, watch.pid, watch.instance)
             if not self._take_back(watch, put_back):
-                watch.end(
-                    "superseded",
-                    "this listener no longer owns the attempt: the task is another one",
-                )
+                watch.end("superseded", "no longer the owner: the task is another one")
             return True
         is_gone = standing.status is None
         self._gone.note(f"task={task.id} is gone from Redis" if is_gone else None, _stays(watch))
@@ -180,10 +177,7 @@ class Supervisor:
                 watch, lambda: ours.restore(task, watch.pid, task.started or time.time())
             )
         elif not is_newest or standing.status != "started":
-            watch.end(
-                "superseded",
-                f"this listener no longer owns the attempt: the task is {standing.status}",
-            )
+            watch.end("superseded", f"no longer the owner: the task is {standing.status}")
         elif standing.node not in (task.node, ours.node):
             log.warning("task=%s was adopted by %s: no longer watching it", task.id, standing.node)
             return False
@@ -210,7 +204,7 @@ class Supervisor:
         """Take the task back, and return whether it may be ours."""
         try:
             taken = take()
-            reason = f"this listener no longer owns task={watch.task.id}" if taken is None else None
+            reason = f"no longer the owner of task={watch.task.id}" if taken is None else None
             self._gone.note(reason, _stays(watch))
             if taken is not None:
                 watch.processor = self._context.client.get_processor(taken)

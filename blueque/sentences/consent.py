@@ -50,10 +50,7 @@ def of_requeue(tasks: Sequence[Task]) -> str:
 def cannot_run_again(gone: int, group: str) -> str:
     """Return the remark about failed or cancelled members of a group that are gone."""
     tasks, are, they = ("task", "is", "it") if gone == 1 else ("tasks", "are", "they")
-    return (
-        f"{gone:,} failed or cancelled {tasks} of group {group} {are} archived or deleted: "
-        f"{they} cannot run again."
-    )
+    return f"{gone:,} failed or cancelled {tasks} of group {group} {are} archived or deleted: {they} cannot run again."
 
 
 def of_interrupt(tasks: Sequence[Task]) -> str | None:

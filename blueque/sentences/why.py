@@ -148,8 +148,7 @@ def _scheduled(inquiry: Inquiry, is_utc: bool) -> Iterator[Reason]:
     elif inquiry.now - eta > (OVERDUE if puts_in_line(inquiry.nodes) else LATE):
         yield Reason(
             "overdue",
-            f"It is overdue by {span(inquiry.now - eta)}: no scheduler has put it in line, and no"
-            " listener of its queue.",
+            f"It is overdue by {span(inquiry.now - eta)}: no scheduler has put it in line, and no listener of its queue.",
             "blueque-scheduler",
         )
     else:

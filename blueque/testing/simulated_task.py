@@ -64,8 +64,7 @@ class SimulatedTask(RunningTask):
         """The client that the test has given. Raises InvalidInput without one."""
         if self._client is None:
             raise InvalidInput(
-                "run_task has no Redis, so there is no task.client, and enqueue needs client=: "
-                "test it with drain()"
+                "run_task has no Redis, so there is no task.client, and enqueue needs client=: test it with drain()"
             )
         return self._client
 

@@ -169,7 +169,7 @@ def test_an_attempt_that_is_not_wanted_any_more_does_not_put_back_its_task_when_
     )
     cli.delete("blueque_started_tasks_work", f"blueque_reserved_tasks_work_{task.node}")
     cli.lpush("blueque_complete_tasks_work", task.id)
-    listener.says("this listener no longer owns the attempt")
+    listener.says("no longer the owner")
     queue.delete_task(programs.client.get_task(task.id))
     assert is_there(task.pid), "its grace is over: this proves nothing"
     until(lambda: not is_there(task.pid), what="the end of the grace")

@@ -232,7 +232,7 @@ def test_a_running_task_that_a_person_deleted_makes_way_for_another_with_its_key
 
     queue.enqueue("quick", key="nightly")
 
-    listener.says("this listener no longer owns the attempt: the task is another one")
+    listener.says("no longer the owner: the task is another one")
     new = ended(programs.client, task.id)
     assert (new.parameters, new.result) == ("quick", "done") and new.token != task.token
     assert not is_there(task.pid)
@@ -273,7 +273,7 @@ def test_an_attempt_is_ended_once_another_is_started_even_with_a_smaller_number(
     # As if Redis had lost both attempts, and another host had been faster than our beat.
     cli.hset(keys.task(task.id), mapping={"attempt": 1, "token": "another", "node": "another_1"})
 
-    listener.says("this listener no longer owns the attempt: the task is started")
+    listener.says("no longer the owner: the task is started")
     until(lambda: not is_there(task.pid), what="its end")
     assert programs.client.get_task(task.id).token == "another"
 

@@ -255,7 +255,7 @@ def test_running_tasks_are_reported_with_the_new_password_of_redis(programs, que
     account.set("resetpass", ">new")
     account.disconnect()
     reload(listener)
-    listener.says("leaving the task to the next one")
+    listener.says("leaving the task to the next listener")
     until(lambda: len(listener.lines("adopt ")) == 2, what="two adoptions")
     let_go(programs)
     for task in running:

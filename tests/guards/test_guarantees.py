@@ -234,9 +234,7 @@ def test_after_a_network_cut_that_is_longer_than_lost_after_only_the_newest_atte
     assert ended(programs.client, once).error_type == "lost"
     until(lambda: len(ledger(programs, safe)) == 2, what="the next attempt")
     network.mend()
-    first.says(
-        "this listener no longer owns the attempt"
-    )  # the one that is not the newest is stopped
+    first.says("no longer the owner")  # the one that is not the newest is stopped
     until(
         lambda: programs.client.get_task(once).status == "started",
         what="the return of the one that nobody ran again",

@@ -42,5 +42,5 @@ def test_without_a_tag_no_task_is_found_and_a_text_is_no_list(client, queue):
     tagged = client.get_inspector().tagged
 
     assert tagged([]) == ([], False)
-    with pytest.raises(InvalidType, match="tags: they are a list"):
+    with pytest.raises(InvalidType, match="tags: write a list"):
         tagged("x")

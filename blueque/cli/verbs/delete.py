@@ -93,8 +93,7 @@ def delete(
         ids, queue = shlex.quote(waiting[0].id), shlex.quote(waiting[0].queue or "")
         states = f"--state {waiting[0].status}"
         printing.talk(
-            f"To cancel it: blueque cancel {ids}. "
-            f"To delete all waiting tasks there: blueque delete -q {queue} {states}"
+            f"To cancel it: blueque cancel {ids}. To delete all waiting tasks there: blueque delete -q {queue} {states}"
         )
     return code
 
