@@ -229,7 +229,7 @@ class Client:
         return Schedule(self._redis, name)
 
     def get_schedules(self) -> list[str]:
-        """Return the names of all recurring tasks, the next one to come first."""
+        """Return the names of all recurring tasks, in the order of their next times."""
         from blueque.queries import schedules
         from blueque.queries.steps import read
 
@@ -509,9 +509,11 @@ class Client:
         fields: Sequence[str] | None = None,
         missing: Literal["drop", "null"] = "drop",
     ) -> Iterator[pyarrow.RecordBatch]:
-        """Yield the tasks of a slice of a snapshot as record batches.
+        """Yield the tasks of a slice of a snapshot as record batches, oldest first.
 
-        The arguments are those of `blueque.tables.hash_reader.read`.
+        fields: names in `blueque.model.columns.COLUMNS`; None: the default ones. Fewer are faster.
+        missing: a deleted or malformed task gives no row ("drop"), or a row with only its id ("null").
+        Raises SnapshotGone; NotInstalled without pyarrow; InvalidInput.
         """
         from blueque.tables.hash_reader import read
 

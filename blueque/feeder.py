@@ -74,8 +74,8 @@ def feed(
     progress: called often, with a FeedProgress.
     options: of all tasks, as for `Queue.enqueue`: priority, resources, lock, retry, limits, labels.
     Once the feed has begun, it waits and logs while Redis is away.
-    Raises BacklogRefused, which names file and row; Taken; RedisRefused; RedisAway when Redis does
-        not answer at the start within the patience of the client.
+    Raises InvalidInput; BacklogRefused, which names file and row; Taken; RedisRefused; RedisAway
+        when Redis does not answer at the start within the patience of the client.
     Source: docs/protocol/feeds.md, "Feeds".
     """
     if url is not None and client is not None:

@@ -40,7 +40,10 @@ class Listener:
     """
 
     def __init__(self, redis: Redis, queues: Sequence[str], select: Select | None = None) -> None:
-        """Listen to these queues. select: which queue to try first, see queue_order.py."""
+        """Listen to these queues.
+
+        select: which queue to try first, see queue_order.py.
+        """
         if not queues:
             raise InvalidInput("a listener needs at least one queue")
         self.queues = list(dict.fromkeys(queues))
@@ -238,7 +241,7 @@ class Listener:
         ]
 
     def weigh(self, queue: str, weight: float) -> None:
-        """Give a queue another weight, if a lottery chooses among ours."""
+        """Give a queue another weight if a lottery chooses. Raises InvalidInput, InvalidType."""
         if isinstance(self._select, ReducedLottery):
             self._select.weigh(queue, weight)
 
@@ -247,8 +250,8 @@ class Listener:
     ) -> None:
         """Write into our registrations what we do.
 
-        what: drain: take no more tasks, ask ours to stop, and exit after it. leave: the same
-            without asking. pause: take no tasks, but do not exit. work: take tasks again.
+        what: "drain": take no more tasks, ask ours to stop, then exit. "leave": the same without
+            asking. "pause": take no tasks, but do not exit. "work": take tasks again.
         by: the cause.
         Source: docs/protocol/operator.md, "order".
         """

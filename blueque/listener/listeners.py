@@ -49,7 +49,8 @@ class Listeners:
     def pause(self, name: str, by: str | None = None) -> Told:
         """Tell a listener, or all of a host, to take no tasks until `resume`; running tasks continue.
 
-        The listeners of one blueque-listener pause together. name, by: as for `drain`.
+        The listeners of one blueque-listener pause together.
+        name, by: as for `drain`.
         Source: docs/protocol/operator.md, "order".
         """
         return self._order(name, "pause", by)
@@ -57,7 +58,8 @@ class Listeners:
     def resume(self, name: str, by: str | None = None) -> Told:
         """Tell a listener, or all of a host, to take tasks again after `pause` or SIGUSR2.
 
-        name, by: as for `drain`. Source: docs/protocol/operator.md, "order".
+        name, by: as for `drain`.
+        Source: docs/protocol/operator.md, "order".
         """
         return self._order(name, "work", by)
 

@@ -64,7 +64,7 @@ class Processor:
         return self.task.parameters
 
     def record_start(self, pid: int, facts: Mapping[str, str | int]) -> None:
-        """Record the start with further facts about the process. From then on, `task` is started."""
+        """Record the start with these facts; then `task` is started. Raises NotOwner."""
         now = time.time()
         attempts.start(self._redis, self._attempt, pid, now, facts)
         news = {"status": "started", "pid": pid, "started": now, **facts}
@@ -189,8 +189,9 @@ class Processor:
     ) -> str | None:
         """Give up an attempt whose process is gone without an exit record; return the new status.
 
-        instance: of our own registration. default: the policy of a task that has none. facts:
-            lost_node and last_seen of the listener that died.
+        instance: of our own registration.
+        default: the policy of a task that has none.
+        facts: lost_node and last_seen of the listener that died.
         None: the attempt was not ours.
         Source: docs/protocol/recovery.md, "lose".
         """
@@ -207,8 +208,9 @@ class Processor:
     ) -> None:
         """Record the end of the attempt from its exit record, or have its task run again.
 
-        record: see `Attempt.write_exit`. default: the policy of a task that has none.
-            has_checkpoint: Redis may have a checkpoint, which is deleted once the task is complete.
+        record: see `Attempt.write_exit`.
+        default: the policy of a task that has none.
+        has_checkpoint: Redis may have a checkpoint, which is deleted once the task is complete.
         Raises NotOwner when another attempt owns the task.
         """
         facts = _facts(record, (*REASONS, *MEASURED))

@@ -57,7 +57,10 @@ class New:
         return self._record
 
     def record(self, task: str) -> NewTask:
-        """Return what is written for it. task: the id of the running task."""
+        """Return what is written for it.
+
+        task: the id of the running task.
+        """
         by: Options = {"spawned_by": task}
         return self._record._replace(
             task=spawned_id(task, self.key), options={**self._record.options, **by}

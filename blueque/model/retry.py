@@ -28,9 +28,9 @@ _DEFAULTS = {
 
 
 class Retry:
-    """A policy for running a task again. It is your consent that a task that has begun runs again.
+    """A policy for running a task again after it has started.
 
-    A task without one starts again only when a person asks for it.
+    Without a policy, a task starts again only when a person asks for it.
     max: how many failures are retried; 3 means four attempts in all.
     backoff, factor: the seconds before the second attempt, and the factor by which each later wait
         grows, up to a day.
@@ -128,8 +128,8 @@ class Retry:
     def allows(self, failures: int, record: Mapping[str, Any]) -> bool:
         """Return whether the task runs again after this failure.
 
-        failures: how many earlier failures were retried. record: its exit record, see
-            `spool.Attempt.write_exit`.
+        failures: how many earlier failures were retried.
+        record: its exit record, see `spool.Attempt.write_exit`.
         """
         if failures >= self.max or record.get("retry") == "never":
             return False
@@ -150,7 +150,10 @@ class Retry:
         )
 
     def delay(self, failures: int) -> float:
-        """Return how many seconds to wait before the next attempt; failures: as for `allows`."""
+        """Return how many seconds to wait before the next attempt.
+
+        failures: as for `allows`.
+        """
         try:
             seconds = min(self.backoff * self.factor**failures, DAY)
         except OverflowError:

@@ -19,7 +19,8 @@ else:
 class TaskId(str, Generic[R_co]):
     """The id of a task: a str that also says whether the call created the task.
 
-    R: the type of the result. is_new: False if the task existed before, with the same key or id.
+    `R` is the type of the result.
+    is_new: False if the task existed before, with the same key or id.
     converter: converts the result to the type that the handler returns. None: it stays JSON. A copy
         of the id in another process has none.
     """

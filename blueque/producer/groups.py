@@ -102,7 +102,8 @@ class TaskGroup(Group):
             Members with keys take this from the group; others must name it themselves.
         hold: "until_collected": retention keeps the members until you call `collected`, for at most
             30 days. Or a time up to `keep`. Held members may still be archived.
-        Raises WrongGroup if it was opened with another `after`; NoSuchTask, NoSuchGroup.
+        Raises InvalidInput; WrongGroup if it was opened with another `after`; NoSuchTask,
+            NoSuchGroup.
         Source: docs/protocol/groups.md, "open_group".
         """
         terms = terms_for(keep, keep, after, broken, hold)
@@ -181,9 +182,8 @@ class TaskGroup(Group):
         return is_cancelled
 
     def requeue(self, by: str | None = None, only: Collection[str] | None = None) -> list[str]:
-        """Put the failed and cancelled members in line again and return their ids.
-
-        `wait` then waits for them.
+        """Put the failed and cancelled members in line again and return their ids. `wait` then
+        waits for them.
 
         by: who requeues them. Default: this user and host.
         only: requeue none but these tasks.

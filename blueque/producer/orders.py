@@ -90,7 +90,8 @@ class TaskOrders:
         by, reason: who cancels (default: this user and host), and why. The task keeps both.
         only: the statuses in which the task may be cancelled. With ["scheduled", "pending"], a task
             that has started meanwhile keeps running.
-        Raises WrongQueue; WrongState if it has ended, has another status, or is with a 1.0.0 listener.
+        Raises WrongQueue; WrongState if it is complete, failed or gone, has another status, or is
+            with a 1.0.0 listener. A cancelled task stays as it is.
         Source: docs/protocol.md, "cancel".
         """
         who = process.who_of(by)
@@ -156,7 +157,7 @@ class TaskOrders:
         """Move a waiting task to the end of another queue.
 
         by: as for `set_priority`.
-        Raises WrongState, WrongQueue.
+        Raises WrongState, WrongQueue; InvalidInput for a wrong name.
         Source: docs/protocol/operator.md, "place".
         """
         who = process.who_of(by)

@@ -1,4 +1,8 @@
-"""Queue: what producers and schedulers do with one queue."""
+"""Queue: what producers and schedulers do with one queue.
+
+bulk.py has the methods that make many tasks, orders.py those that change tasks, and settings.py
+those that pause and set up the queue.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +52,7 @@ _NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Queue(ManyTasks, TaskOrders, Settings):
-    """A named line of tasks of one type.
-
-    bulk.py has the methods that make many tasks, orders.py those that change tasks, and settings.py
-    those that pause and set up the queue.
-    """
+    """A named line of tasks of one type."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         key: identifies the task within the queue. While that task is in Redis, and for `keep` after
             that, the call makes no second one and returns its id. 7 and "7" are the same key.
         id: an id of your choice. If a task with this id and these parameters exists, the call makes
-            no second one. 1 to 200 ASCII letters, digits and . _ : -, the first a letter or digit.
+            no second one. 1 to 200 ASCII letters, digits and `._:-`; it begins with a letter or digit.
         keep: how long the key or the id stays in use after its task was deleted; seconds, or text
             such as "1d" (the default).
         priority: -100 to 100, default 0. Higher goes first; of equal ones, the older task.

@@ -145,7 +145,7 @@ class Schedule:
 
     @property
     def seen(self) -> ScheduleSeen:
-        """Its state when it was loaded."""
+        """Its state when it was loaded; read again after a change through this object."""
         return self.refresh()._seen if self._is_stale else self._seen
 
     @property

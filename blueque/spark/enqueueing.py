@@ -41,8 +41,8 @@ log = logging.getLogger("blueque")
 class Enqueued(NamedTuple):
     """The result of `enqueue`.
 
-    group: the group of the tasks; None: the keys count in the whole queue. `after=` of other tasks
-        takes a result with a group.
+    group: the group of the tasks. None: the keys count in the whole queue, and the methods raise
+        InvalidInput. `after=` of other tasks takes a result with a group.
     rows: of the frame.
     tasks: how many the group has; without a group, how many are new.
     new: how many tasks did not exist when this call began.
@@ -62,17 +62,17 @@ class Enqueued(NamedTuple):
         return f"Enqueued({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def wait(self, timeout: float | None = None) -> GroupSeen:
-        """Block until all tasks of the group have ended: see `TaskGroup`, for these four."""
+        """Block until all tasks of the group have ended; see `TaskGroup.wait`."""
         with self._opened() as group:
             return group.wait(timeout)
 
     def progress(self) -> GroupSeen:
-        """Return how many tasks of the group have ended, and how."""
+        """Return how many tasks of the group have ended, and how; see `TaskGroup.progress`."""
         with self._opened() as group:
             return group.progress()
 
     def requeue(self, by: str | None = None) -> list[str]:
-        """Put the failed and cancelled tasks in line again and return their ids."""
+        """Put the failed and cancelled tasks in line again, as `TaskGroup.requeue`; return their ids."""
         with self._opened() as group:
             return group.requeue(by)
 

@@ -58,8 +58,8 @@ class Settings(NamedTuple):
 class QueueHandler(Generic[P, R]):
     """A function that runs the tasks of one or several queues, and can enqueue such tasks: see `handler`.
 
-    A call of it calls the function. queue: its first queue; queues: all. P: the type of the
-    parameters; R: the type of the result.
+    A call of it calls the function. `P` and `R` are the types of the parameters and of the result.
+    queue, queues: the first of its queues, and all.
     """
 
     def __init__(
@@ -123,7 +123,8 @@ class QueueHandler(Generic[P, R]):
             `blueque.testing.drain`, the client of drain. `run_task` has none and raises
             InvalidInput.
         Options and errors are those of `Queue.enqueue`. Also raises InvalidType if the parameters
-        do not fit the annotation. Source: docs/protocol.md, "create".
+        do not fit the annotation.
+        Source: docs/protocol.md, "create".
         """
         return self.get_queue(client, queue).enqueue(parameters, **options)
 
@@ -138,8 +139,8 @@ class QueueHandler(Generic[P, R]):
     ) -> TaskId[R]:
         """Create a task for this handler that joins the line at `eta` and return its id.
 
-        queue, client: as for `enqueue`. The rest is as for `Queue.schedule`. Source:
-            docs/protocol.md, "create".
+        queue, client: as for `enqueue`. The rest is as for `Queue.schedule`.
+        Source: docs/protocol.md, "create".
         """
         return self.get_queue(client, queue).schedule(parameters, eta, **options)
 
@@ -170,8 +171,8 @@ class QueueHandler(Generic[P, R]):
     ) -> Count | list[TaskId[R]]:
         """Put a task in line for each of the parameters and return how many, or their ids.
 
-        queue, client: as for `enqueue`. The rest is as for `Queue.enqueue_many`. Source:
-            docs/protocol.md, "create".
+        queue, client: as for `enqueue`. The rest is as for `Queue.enqueue_many`.
+        Source: docs/protocol.md, "create".
         """
         return self.get_queue(client, queue).enqueue_many(iterable, ids=ids, batch=batch, **options)
 
@@ -211,7 +212,10 @@ class QueueHandler(Generic[P, R]):
         return TaskId(text, False, self.types.result)
 
     def get_queue(self, client: Client | None = None, queue: str | None = None) -> Queue:
-        """Return a queue of this handler. Arguments are those of `enqueue`. Raises InvalidInput."""
+        """Return a queue of this handler. Arguments are those of `enqueue`.
+
+        Raises InvalidInput.
+        """
         if queue is not None and queue not in self.queues:
             raise InvalidInput(
                 f"{name_of(self)} is the handler of {names_of(self.queues)}, not of {queue!r}"
@@ -271,15 +275,14 @@ def handler(
 ) -> Decorator:
     """Make a function the handler of one or several queues.
 
-    Listeners that import its module run its tasks. Producers enqueue with it.
+    Listeners that import its module run its tasks. Producers enqueue with it. The function takes
+    the task, or the task and its parameters. A second positional argument gets the parameters even
+    if it has a default. So make your own settings keyword-only, as in `(task, *, size=3)`.
     queue: the queue to which it enqueues, unless the call names one of `more`.
-    The function takes the task, or the task and its parameters. A second positional argument gets
-    the parameters even if it has a default: make your own settings keyword-only, as in `(task, *,
-    size=3)`.
-    retry, and the limits: as for `Queue.enqueue`, for tasks that set none themselves. The table of
-    the queue in blueque.toml takes precedence. A retry policy means that a task may run again after
-    it has started.
-    Raises InvalidInput, InvalidType.
+    retry, time_limit, stall_limit, memory_limit, grace, lead: as for `Queue.enqueue`, for tasks
+        that set none themselves. The table of the queue in blueque.toml takes precedence. A retry
+        policy means that a task may run again after it has started.
+    Raises InvalidInput, InvalidType; NotInstalled if an annotation needs msgspec.
     """
     for name in (queue, *more):
         if not isinstance(name, str):
