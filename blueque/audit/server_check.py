@@ -24,11 +24,11 @@ OLDEST = (6, 2)
 FULL = 0.8  # of the memory that it may use
 FORGOTTEN = 86400.0  # seconds after which something may have been forgotten
 MOST_BOOTS = 4  # boot ids that are named
-AHEAD = 60.0  # seconds by which a time that was decided may be to come
+AHEAD = 60.0  # seconds by which a decided time may lie in the future
 SKEW = 2.0  # seconds between two clocks that do no harm
 BEHIND = 10  # seconds that a replica may be behind
-REFUSES = "refuses changes"  # what a check says while this is so
-_CHOSEN = {"appendonly", "min-replicas-to-write"}  # what may have been decided, for its price
+REFUSES = "refuses changes"  # in the sentence of a check
+_CHOSEN = {"appendonly", "min-replicas-to-write"}  # they have a price, so a person may do without
 _WRITES = {
     "aof_last_write_status": ("append-only file", f"it {REFUSES} (MISCONF)"),
     "aof_last_bgrewrite_status": ("rewrite of the append-only file", "that file grows"),

@@ -48,11 +48,11 @@ class Backlog:
     """The files to feed: a directory tree, a file, a pattern such as `backlog/*.parquet`, or
     several of these.
 
-    A file below a given directory is named by its path from there; a file of a pattern by its path
-    from the last directory before the wildcards; a given file by its last name. So `backlog`,
-    `backlog/*.jsonl` and its expansion by a shell give the same names, for any number of files and
-    wherever the directory is mounted. In a directory, names that begin with `_` or `.` are left
-    out, and names without the ending of Parquet or JSON lines.
+    The name of a file below a given directory is its path from there. For a pattern, it is the path
+    from the last directory before the wildcards. For a given file, it is the last name. So
+    `backlog`, `backlog/*.jsonl` and its expansion by a shell give the same names, for any number of
+    files and wherever the directory is mounted. In a directory, names that begin with `_` or `.`
+    are left out, and names without the ending of Parquet or JSON lines.
     """
 
     def __init__(self, source: Source) -> None:

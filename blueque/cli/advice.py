@@ -108,7 +108,7 @@ def of_words(extra: str, context: click.Context) -> str:
 
 def _state(word: str, command: click.Command) -> str | None:
     """Return the state of that name, if the command has an option for it."""
-    from blueque.cli.states import ALIASES  # here: --help does without
+    from blueque.cli.states import ALIASES  # here: --help does not need it
 
     choices: list[str] = []
     for param in command.params:

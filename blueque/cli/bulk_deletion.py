@@ -34,7 +34,7 @@ def empty(
     manner: Manner,
 ) -> int:
     """Delete all tasks of these queues in these states that no listener has taken; return the exit code."""
-    from blueque.recovery.purge import awaited  # here: --help does without
+    from blueque.recovery.purge import awaited  # here: --help does not need it
 
     names = queues_matching(invocation.client().get_inspector().queues(), patterns)
     client = invocation.client(PATIENCE)
@@ -62,7 +62,7 @@ def apply_retention(
     invocation: Invocation, patterns: Sequence[str], states: Sequence[str], manner: Manner
 ) -> int:
     """Delete the finished tasks that their queues no longer keep; return the exit code."""
-    from blueque.recovery.retention import Retention  # here: --help does without
+    from blueque.recovery.retention import Retention  # here: --help does not need it
 
     queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
     client = invocation.client(PATIENCE)

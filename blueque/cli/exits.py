@@ -152,7 +152,7 @@ def _invoke(command: click.Command, program: str, invocation: Invocation) -> int
 def _tell(program: str, error: Exception, invocation: Invocation) -> int:
     """Print what went wrong and return the exit code."""
     if invocation.is_debug:
-        import traceback  # here: hardly ever needed
+        import traceback  # here: rarely needed
 
         traceback.print_exception(error)
     # click has it since 8.2; its message is the whole help
@@ -181,7 +181,7 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
 def _sentence(error: click.ClickException) -> str:
     """Return the message of an error; of click's own errors with plain names of options."""
     if isinstance(error, click.NoSuchOption):
-        from blueque.cli.advice import of_option  # here: for a mistake only
+        from blueque.cli.advice import of_option  # here: only for a mistake
 
         names = " or ".join(_near(error))
         near = of_option(error.option_name, error.ctx) or (names and f"did you mean {names}?")
@@ -204,7 +204,7 @@ def _sentence(error: click.ClickException) -> str:
 
 def _of_words(error: click.ClickException) -> str:
     """Return the message of an error about words that are no options; of others, unchanged."""
-    from blueque.cli.advice import of_words  # here: for a mistake only
+    from blueque.cli.advice import of_words  # here: only for a mistake
 
     message, context = error.format_message(), getattr(error, "ctx", None)
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", message)
@@ -215,7 +215,7 @@ def _of_words(error: click.ClickException) -> str:
 
 def _near(error: click.NoSuchOption) -> list[str]:
     """Return the options that were probably meant: click counts the dashes as letters in common."""
-    from difflib import SequenceMatcher  # here: hardly ever needed
+    from difflib import SequenceMatcher  # here: rarely needed
 
     name = error.option_name.lstrip("-")
     near = (

@@ -246,7 +246,7 @@ class Importer(NamedTuple):
 
     def look_at(self, name: HandlerName) -> Registered | None:
         """Return the callable if it comes from `blueque.handler`; else None. Raises InvalidInput."""
-        from blueque.node.handler_check import find  # here: --help does without
+        from blueque.node.handler_check import find  # here: --help does not need it
 
         return find(name, self.task_url, self._prepare)
 
@@ -264,7 +264,7 @@ class Importer(NamedTuple):
 
 
 def _become_master(choices: dict[str, Any]) -> None:
-    from blueque.node.choices import CHOICES, Choices  # here: --help does without
+    from blueque.node.choices import CHOICES, Choices  # here: --help does not need it
     from blueque.node.main import check
 
     choices["environ"] = _take_environment(choices["redis_url"], choices["url_source"])
@@ -276,8 +276,7 @@ def _become_master(choices: dict[str, Any]) -> None:
         with open(descriptor, "w") as answer:
             answer.write(json.dumps(choices) + "\n")
         return
-    # -P: what lies in the directory we were started in, a logging.py say, shall not take the place
-    # of what we import.
+    # -P: a file in the working directory, such as logging.py, must not replace what we import.
     arguments = [sys.executable, "-P", "-m", "blueque.node.main", *_without_url(sys.argv[1:])]
     try:
         os.execve(

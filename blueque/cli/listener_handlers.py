@@ -125,7 +125,7 @@ def registered_among(
     known: those of modules, which are not imported again. look: imports a callable. Raises
         InvalidInput.
     """
-    from blueque.node.choices import kinds  # here: --help does without
+    from blueque.node.choices import kinds  # here: --help does not need it
 
     found = {
         q: own for q, own in known.items() if q in handlers and handlers[q] == (own.run, None, [])

@@ -90,7 +90,7 @@ class _Verbs(click.Group):
         if ctx.resilient_parsing:  # a shell asks what could come next
             from blueque.cli.verbs.completion import (
                 complete_from_redis,
-            )  # here: all else does without
+            )  # here: nothing else needs it
 
             complete_from_redis(command)
         command.short_help = VERBS[cmd_name]
@@ -100,7 +100,7 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in VERBS and not args[0].startswith("-"):
-            from blueque.cli.advice import of_verb  # here: for a mistake only
+            from blueque.cli.advice import of_verb  # here: only for a mistake
 
             ctx.fail(f"unknown verb {args[0]!r}.{of_verb(args, ctx)}")
         return super().resolve_command(ctx, args)
@@ -135,7 +135,7 @@ def blueque(context: click.Context, invocation: Invocation) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from blueque.cli.verbs.status import print_status  # here: --help does without
+    from blueque.cli.verbs.status import print_status  # here: --help does not need it
 
     print_status(invocation, invocation.as_json)
 
@@ -144,7 +144,7 @@ def main() -> None:
     """Run the blueque program."""
     gc.set_threshold(100_000)  # a verb ends before collecting garbage pays
     if asked := os.environ.get(COMPLETE):
-        from click.shell_completion import shell_complete  # here: all else does without
+        from click.shell_completion import shell_complete  # here: nothing else needs it
 
         sys.exit(shell_complete(blueque, {"obj": Invocation()}, "blueque", COMPLETE, asked))
     run(blueque, "blueque")

@@ -22,7 +22,7 @@ class Noun(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if self.get_command(ctx, args[0]) is None:
-            from blueque.cli.advice import of_verb  # here: for a mistake only
+            from blueque.cli.advice import of_verb  # here: only for a mistake
 
             ctx.fail(f"unknown verb {args[0]!r}.{of_verb(args, ctx)}")
         return super().resolve_command(ctx, args)

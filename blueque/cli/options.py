@@ -43,7 +43,7 @@ class Invocation:
     @functools.cached_property
     def config(self) -> Config:
         """The content of blueque.toml. Raises ConfigRefused."""
-        from blueque.settings.file import load  # here: --help does without
+        from blueque.settings.file import load  # here: --help does not need it
 
         return load(self.config_file)
 
@@ -56,13 +56,13 @@ class Invocation:
 
     def hider(self, reveals: bool) -> Hide:
         """Return the function that hides secrets in parameters, or hides nothing."""
-        from blueque.text import redaction  # here: --help does without
+        from blueque.text import redaction  # here: --help does not need it
 
         return redaction.reveal if reveals else redaction.hider(self.config.redact)
 
     def serve(self, queue: str) -> str:
         """Return the command that starts a listener of the queue, as `hints.serve`."""
-        from blueque.text import hints  # here: --help does without
+        from blueque.text import hints  # here: --help does not need it
 
         return hints.serve(queue, has_handler=self.config.has_handler(queue))
 
@@ -71,7 +71,7 @@ class Invocation:
 
         patience: as for Client; 0: raise at once if Redis does not answer.
         """
-        from blueque.client import Client  # here: --help does without
+        from blueque.client import Client  # here: --help does not need it
 
         (url, origin), config = self.address(), self.config
         try:

@@ -38,7 +38,7 @@ def find_schedule(client: Client, name: str) -> Schedule:
 
 
 def _advice(client: Client, name: str) -> str:
-    from difflib import get_close_matches  # here: for a mistake only
+    from difflib import get_close_matches  # here: only for a mistake
 
     inspector = client.get_inspector()
     if len(name) >= MIN_PREFIX and inspector.find(name):

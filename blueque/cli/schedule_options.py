@@ -54,13 +54,13 @@ def with_bounds(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _zone(options: Mapping[str, Any]) -> tzinfo | None:
-    from blueque.model.cron import find_zone  # here: --help does without
+    from blueque.model.cron import find_zone  # here: --help does not need it
 
     return None if "every" in options else find_zone(options.get("timezone", "UTC"))
 
 
 def _seconds(value: str, zone: tzinfo | None, is_ahead: bool = True) -> float:
-    from blueque.text.moments import parse_time  # here: --help does without
+    from blueque.text.moments import parse_time  # here: --help does not need it
 
     try:
         return float(value)

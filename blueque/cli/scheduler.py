@@ -47,7 +47,7 @@ def command(invocation: Invocation, /, **_: Any) -> int:
     file it does not start: exit code 78.
     """
     from blueque.scheduler.program import Program
-    from blueque.system.log_format import log_to_stderr  # here: --help does without
+    from blueque.system.log_format import log_to_stderr  # here: --help does not need it
     from blueque.system.systemd import Notifier
 
     client, address = invocation.client(), invocation.address()
@@ -66,7 +66,7 @@ def command(invocation: Invocation, /, **_: Any) -> int:
 
 def _definitions(invocation: Invocation, client: Client) -> SchedulesOfFile:
     """Return the recurring tasks of the file; end the program if there is none. Raises ConfigRefused."""
-    from blueque.producer import schedule_file  # here: --help does without
+    from blueque.producer import schedule_file  # here: --help does not need it
 
     path = invocation.config.path
     if path is None:

@@ -67,7 +67,7 @@ def _checked_tags(
     context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
 ) -> tuple[str, ...]:
     if value:
-        from blueque.model.labels import require_tags  # here: --help does without
+        from blueque.model.labels import require_tags  # here: --help does not need it
 
         try:
             require_tags(value)
@@ -77,7 +77,7 @@ def _checked_tags(
 
 
 def _read_title(text: str) -> str:
-    from blueque.model.labels import require_title  # here: --help does without
+    from blueque.model.labels import require_title  # here: --help does not need it
 
     try:
         require_title(text)

@@ -39,7 +39,7 @@ def read_time(text: str, is_ahead: bool) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        from blueque.text.moments import parse_time  # here: hardly ever needed
+        from blueque.text.moments import parse_time  # here: rarely needed
 
         seconds = parse_time(text, time.time(), is_ahead)
     if not abs(seconds) <= LAST_SECOND:  # so that NaN is refused, too

@@ -126,7 +126,7 @@ class SentinelAddress:
             asked_at = time.monotonic()
             try:
                 named = self.ask()
-            except (RedisAway, RedisRefused) as error:  # the primary may be well
+            except (RedisAway, RedisRefused) as error:  # the primary may be healthy
                 log.debug("%s", error)
                 return True
             if named != (host, port):

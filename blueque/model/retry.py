@@ -36,10 +36,10 @@ class Retry:
         grows, up to a day.
     jitter: the share by which a wait is longer or shorter at random, so that tasks that fail
         together do not run again together.
-    on: retry only after these: exception classes with their subclasses, or names such as
-        `"ValueError"` and `"requests.exceptions.Timeout"`; a name without a module matches every
-        class of that name. Other values of error_type work, too, such as `"signal"`. A result that
-        cannot be stored is retried only if `"result"` is named here.
+    on: retry only after these exception classes and their subclasses. A name such as
+        `"requests.exceptions.Timeout"` works, too; without a module, as `"ValueError"`, it matches
+        every class of that name. Other values of error_type work, too, such as `"signal"`. A result
+        that cannot be stored is retried only if `"result"` is named here.
     exit_codes: retry only after these, 0 to 255. With `on` and `exit_codes`, either is enough; with
         neither, every failure is retried.
     interruptions: how many attempts may be lost with their node before the task fails as `poison`.

@@ -1,8 +1,8 @@
 """Adoption: finds attempts on this node that no listener watches, and takes them over.
 
-It looks in three places: our own lists, which an earlier process with our node id may have filled;
-the lists of dead listeners of this host; and the spool. Only the spool has attempts that other
-listeners have declared lost.
+It looks in our own lists, which an earlier process with our node id may have filled. It also looks
+in the lists of dead listeners of this host, and in the spool. Only the spool has attempts that
+other listeners have declared lost.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def _is_wanted(client: Client, task: Task, attempt: Attempt) -> bool:
         return False
     try:
         return client.get_task(task.id).status in WAITING
-    except (RedisAway, RedisRefused):  # rather kept too long than lost
+    except (RedisAway, RedisRefused):  # better kept too long than lost
         return True
 
 

@@ -105,7 +105,7 @@ class Orders:
             signals.show_no_stacks_on(signal.SIGUSR1)
             self.signals.restore()
             self.descriptors = ()
-            signals.ignore(OF_MASTER)  # none that our master may still send shall end us now
+            signals.ignore(OF_MASTER)  # no signal of our master must end us now
 
     def after_fork_in_child(self) -> None:
         """Close what belongs to the listener."""

@@ -75,7 +75,7 @@ class Duties:
         self._plan()
 
     def _plan(self) -> None:
-        # Stopping, nothing but a beat is urgent enough to wait for Redis.
+        # While stopping, only a beat is urgent enough to wait for Redis.
         is_stopping = self._orders.now is Order.STOP
         others = () if is_stopping else (self._next_look, self._maintenance.next_at)
         self.next_at = min((self._next_beat, *others))

@@ -86,7 +86,7 @@ class Launcher:
         except (NotOwner, NotRegistered) as error:
             log.info("not started task=%s: %s", task.id, error)
             return None
-        # No `finally` that ends the process: if we break here, the task shall not.
+        # No `finally` that ends the process: an error here must not end the task.
         try:
             return self._start(prepared)
         except NotOwner as error:
@@ -207,7 +207,7 @@ class Launcher:
             except OSError as error:
                 self._hold(task, error, taken is not None)
                 if attempt is not None and not os.path.exists(attempt.path):
-                    attempt = None  # the spool has been removed under our hands
+                    attempt = None  # the spool was removed meanwhile
                 spool.want_of_room()  # makes it again
             else:
                 if self._outage.is_on:

@@ -57,7 +57,7 @@ def main() -> int:
     import_for_daemon(choices.redis_url)
     note_directory()
     sys.path.insert(0, os.getcwd())  # the handler is found where we were started, wherever tasks go
-    # What replaces another program has been checked by it.
+    # A program that replaces another was checked by it.
     refusal = refusal_of(choices) if kept is None else None
     if refusal is not None:
         log.error("%s", refusal)

@@ -257,7 +257,7 @@ class Master:
                 self._obey(number)
             if self._order is None and reload.check.pid is None:
                 self._slots.say_replaced()
-                # a pause for want of the directory ends, for we enter that now
+                # a pause for a missing directory ends: we enter it now
                 pause = None if self._pause.by == NO_DIRECTORY else self._pause.by
                 slots, adopters = self._slots.slot_pids, self._slots.adopter_pids
                 reload.replace(Kept(self._started, pause, slots, adopters))

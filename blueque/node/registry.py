@@ -111,7 +111,7 @@ class Registry:
             if not name.isdecimal() or entry is None:
                 continue
             known = _texts(entry)
-            # Another container may use this spool, too; what its pids mean is not for us to say.
+            # Another container may use this spool, too; its pids mean nothing to us.
             if process.is_alive(int(name), known):
                 if process.shares_pids(known):
                     found[int(name)] = entry

@@ -114,8 +114,8 @@ class Queue(ManyTasks, TaskOrders, Settings):
         results: whether the task gets their results as `RunningTask.inputs`. Groups have none.
         group: an open group to join, see `Client.group`.
         start_within, start_before: cancel the task, with the reason `expired`, unless it starts in
-            time. The first is a delay from now, in seconds or such as "2h"; the second a time, in
-            Unix seconds or as a datetime with a time zone. Once started, it may run again at any
+            time. The first is a delay from now, in seconds or such as "2h". The second is a time,
+            in Unix seconds or as a datetime with a time zone. Once started, it may run again at any
             time. start_within=False lifts the limit that `[queues.X]` sets.
         expired_to: the queue to which it moves instead, to wait there without a limit.
         Raises InvalidInput before anything is written; IdTaken; NoSuchTask or NoSuchGroup for what

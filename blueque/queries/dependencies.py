@@ -98,8 +98,7 @@ def tasks_and_groups(names: Iterable[str]) -> Reader[dict[str, Task]]:
     """Read tasks, and groups by their names in conditions: one round trip.
 
     A group has the form of a task. Its fields are status (`open`, `complete`, `failed`), state (of
-    its record), members, open and bad: how many it has, how many have not ended, and how many ended
-    without being complete.
+    its record) and three numbers: members, open (not ended) and bad (ended, not complete).
     """
     unique = dict.fromkeys(names)
     groups = {name: group for name in unique if (group := group_of(name)) is not None}

@@ -281,7 +281,7 @@ def without_name(name: str, sentence: str) -> str:
 
 
 def hint_of(key: str, checks: Collection[str]) -> str:
-    from difflib import get_close_matches  # here: for a mistake only
+    from difflib import get_close_matches  # here: only for a mistake
 
     close = get_close_matches(key.replace("-", "_"), list(checks), n=1)
     return f"{MEANT}{close[0]}?" if close else f"; the keys are {', '.join(checks)}"

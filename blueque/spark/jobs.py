@@ -34,8 +34,8 @@ def failing(
     fate: str,
     as_it_was: tuple[type[BluequeError], ...] = (InvalidInput,),
 ) -> Iterator[None]:
-    """Raise an error of Blueque for a job that fails in the block: the error that stopped it if it
-    has one of these types, else JobFailed.
+    """Raise an error of Blueque for a job that fails in the block. It is the error that stopped it
+    if that has one of these types, else JobFailed.
     """
     try:
         yield

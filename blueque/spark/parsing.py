@@ -20,6 +20,6 @@ def parsed(frame: DataFrame, schema: StructType | str | None) -> DataFrame:
         return frame
     if "result" not in frame.columns:
         raise InvalidInput("schema is that of the column 'result': name it in fields")
-    from pyspark.sql import functions as F  # here: a frame that is not parsed does without
+    from pyspark.sql import functions as F  # here: only parsed frames need it
 
     return frame.withColumn("result", F.from_json("result", schema))

@@ -177,7 +177,7 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
 
 
 def _hint(name: str) -> str:
-    from difflib import get_close_matches  # here: needed for a mistake only
+    from difflib import get_close_matches  # here: only for a mistake
 
     close = get_close_matches(name, _READERS, n=1)
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_READERS)}"

@@ -27,7 +27,7 @@ def find_server() -> str | None:
     if chosen:
         return chosen
     for name in ("redis-server", "valkey-server"):
-        # Debian puts nothing in sbin here, but a bare environment may have no PATH worth the name.
+        # Debian puts nothing in sbin here, but a bare environment may have no useful PATH.
         found = shutil.which(name) or shutil.which(
             name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin"
         )

@@ -60,7 +60,7 @@ def acl(invocation: Invocation, role: tuple[str, ...], user: str | None, server:
         raise click.UsageError("--user: check tests the user in the address of Redis")
     if is_check:
         return _check(invocation, wanted)
-    from blueque.protocol import permissions  # here: --help does without
+    from blueque.protocol import permissions  # here: --help does not need it
 
     name = user if user is not None else permissions.user_of(wanted)
     if not name or set(name) & set(" \t\n\r\0\"'"):
@@ -75,7 +75,7 @@ def acl(invocation: Invocation, role: tuple[str, ...], user: str | None, server:
 
 
 def _check(invocation: Invocation, roles: tuple[str, ...]) -> int:
-    from blueque.protocol import permissions  # here: --help does without
+    from blueque.protocol import permissions  # here: --help does not need it
 
     redis = invocation.client().connections
     try:

@@ -65,7 +65,7 @@ def archive(
     task that is requeued meanwhile stays in Redis, and is archived again when it ends. It needs pip install
     '.[arrow]'.
     """
-    from blueque import archives  # here: --help does without
+    from blueque import archives  # here: --help does not need it
 
     queues = _queues(invocation, pattern)
     client = invocation.client(patience=30.0)  # a batch should survive a restart of Redis

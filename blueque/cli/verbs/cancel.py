@@ -63,7 +63,7 @@ def cancel(
     after --state was read, runs on. A cancelled task does not run again, even with a retry policy; `blueque requeue`
     runs it again. Tasks that wait for it stay blocked, or are cancelled too: see --broken of `blueque enqueue`.
     """
-    from blueque.faces.orders import ORDERS, Given  # here: --help does without
+    from blueque.faces.orders import ORDERS, Given  # here: --help does not need it
 
     client = invocation.client()
     inspector = client.get_inspector()

@@ -43,7 +43,7 @@ def config(invocation: Invocation, queue: str | None, example: bool) -> None:
         click.echo(generated.text(), nl=False)
         return
     require_linux()  # it says what a listener here would do
-    from blueque.cli.effective import effective, of_queue  # here: --help does without
+    from blueque.cli.effective import effective, of_queue  # here: --help does not need it
 
     found = list(effective(invocation) if queue is None else of_queue(invocation, queue))
     file = invocation.config.path

@@ -74,7 +74,7 @@ def delete(
     The exit code is 75 if tasks are left because a listener has just taken them, others wait for them, or they are
     being archived.
     """
-    from blueque.faces.orders import ORDERS, Given  # here: --help does without
+    from blueque.faces.orders import ORDERS, Given  # here: --help does not need it
 
     manner = Manner(is_sure, invocation.as_json, dry_run)
     if is_overdue or {*states} & {*_WAITS}:

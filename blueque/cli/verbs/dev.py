@@ -42,7 +42,7 @@ def dev(invocation: Invocation, modules: Sequence[str], slots: int) -> int:
     .blueque/ of this directory. For production: docs/running.md.
     """
     require_linux()
-    from blueque.dev.session import Session, Wish  # here: --help does without
+    from blueque.dev.session import Session, Wish  # here: --help does not need it
 
     wish = Wish(
         modules, bool(modules) or "modules" in invocation.config.listener, slots, _has_page()

@@ -81,7 +81,7 @@ def doctor(invocation: Invocation, fix: bool, settle: float) -> int:
     --fix also cancels a workflow whose producer stopped a day ago, before all of its tasks were there: it can never
     run.
     """
-    from blueque.audit.doctor import Doctor  # here: --help does without
+    from blueque.audit.doctor import Doctor  # here: --help does not need it
 
     the_doctor = Doctor(invocation.client().connections, invocation.serve)
     fixed = the_doctor.give_up_workflows(invocation.by) if fix else []

@@ -81,7 +81,7 @@ def feed(
     blueque group show NAME shows the progress.
     """
     from blueque import feeder
-    from blueque.system.stop_signals import StopSignals  # here: --help does without
+    from blueque.system.stop_signals import StopSignals  # here: --help does not need it
 
     *paths, queue = words or ("",)
     if not paths:

@@ -56,7 +56,7 @@ def list_groups(invocation: Invocation) -> None:
     OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone; of a feed, the
     rows that were skipped. WAITING counts the tasks that wait for the group.
     """
-    from blueque.queries import groups  # here: --help does without
+    from blueque.queries import groups  # here: --help does not need it
 
     client = invocation.client()
     found = groups.load_all(client.connections)
@@ -80,7 +80,7 @@ def show(invocation: Invocation, name: str, queue: str | None) -> None:
     Of a group it names five of the BAD tasks, which failed, were cancelled or are gone; with --json, 1,000. Of a feed
     it names the source and the feeding program.
     """
-    from blueque.queries import groups  # here: --help does without
+    from blueque.queries import groups  # here: --help does not need it
 
     client, now = invocation.client(), time.time()
     if (record := _feed(invocation, name, queue)) is not None:
@@ -172,7 +172,7 @@ def requeue(invocation: Invocation, name: str, is_sure: bool) -> None:
     that waits for other tasks is blocked again until these have ended. The exit code is 5 for a workflow whose tasks
     were not all made, and while the group is being cancelled.
     """
-    from blueque.queries import groups  # here: --help does without
+    from blueque.queries import groups  # here: --help does not need it
 
     client = invocation.client()
     group, inspector = client.group(name), client.get_inspector()

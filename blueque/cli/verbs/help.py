@@ -174,7 +174,7 @@ def _unknown(
     context: click.Context, command: click.Command, words: tuple[str, ...], word: str
 ) -> str:
     """Return the message about words that are neither a verb nor a word that is explained."""
-    from blueque.cli.advice import of_verb  # here: for a mistake only
+    from blueque.cli.advice import of_verb  # here: only for a mistake
     from blueque.cli.synonyms import MEANT
 
     more = ""

@@ -204,7 +204,7 @@ def _places(
     """Return where to begin, by queue."""
     if since is None:
         return client.get_event_places(*queues)
-    from blueque.queries.history import entry_at  # here: --help does without
+    from blueque.queries.history import entry_at  # here: --help does not need it
 
     first = max(entry_at(_at(since)), 1)
     return dict.fromkeys(queues, f"{first - 1}-{2**64 - 1}")  # behind all before that millisecond
@@ -228,7 +228,7 @@ def _print_past(
     wants: Callable[[Event], bool],
 ) -> None:
     """Print the events of a time that are wanted, the oldest first."""
-    from blueque.queries.history import newest  # here: --help does without
+    from blueque.queries.history import newest  # here: --help does not need it
 
     first, last = _at(since), None if end is None else _at(end)
     if last is not None and last < first:

@@ -80,7 +80,7 @@ def drain(invocation: Invocation, name: str, is_sure: bool) -> int:
 
     blueque-listener exits when all its listeners have; one that starts later takes tasks.
     """
-    from blueque.faces.hosts import of_drain  # here: --help does without
+    from blueque.faces.hosts import of_drain  # here: --help does not need it
 
     found = invocation.client().get_listeners().find(name)
     able = [each for each in found if each.state not in TELL_NOTHING]
@@ -93,7 +93,7 @@ def drain(invocation: Invocation, name: str, is_sure: bool) -> int:
 
 def _tell(invocation: Invocation, verb: str, name: str) -> int:
     """Give the order to the listeners of a host, or to the one of that name, and print what they do."""
-    from blueque.faces.hosts import HOST_ORDERS  # here: --help does without
+    from blueque.faces.hosts import HOST_ORDERS  # here: --help does not need it
 
     order, listeners = HOST_ORDERS[verb], invocation.client().get_listeners()
     told = order.tell(listeners, name, invocation.by)

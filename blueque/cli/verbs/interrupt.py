@@ -43,7 +43,7 @@ def interrupt(
     If it ends by itself first, that result counts; --wait says which of the two happened. The command asks first if a
     task has no retry policy, as it starts a second time.
     """
-    from blueque.faces.orders import ORDERS, Given  # here: --help does without
+    from blueque.faces.orders import ORDERS, Given  # here: --help does not need it
 
     client = invocation.client()
     inspector = client.get_inspector()

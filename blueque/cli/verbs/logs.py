@@ -205,7 +205,7 @@ def _was_silent(client: Client, task: Task) -> bool:
     """Tell whether the last attempt has ended without printing anything."""
     if task.status not in ("complete", "failed") or task.error_type in LOST or task.started is None:
         return False
-    from blueque.protocol.logs_and_checkpoints import KEPT  # here: --help does without
+    from blueque.protocol.logs_and_checkpoints import KEPT  # here: --help does not need it
 
     return client.get_inspector().now() - task.started < KEPT  # its log would still exist
 

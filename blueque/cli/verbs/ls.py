@@ -221,7 +221,7 @@ def _say_nothing(
     client: Client, node: str | None, queues: Sequence[str], patterns: Sequence[str]
 ) -> None:
     """Say why the list is empty. queues: those that the list covers."""
-    from blueque.queries.queues import counts  # here: --help does without
+    from blueque.queries.queues import counts  # here: --help does not need it
 
     inspector, numbers = client.get_inspector(), counts(client.connections, queues)
     ended = sum(numbers[state] for state in FINISHED)

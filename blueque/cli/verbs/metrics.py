@@ -41,7 +41,7 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool) -> in
     '.[metrics]'. docs/monitoring.md explains the metrics.
     """
     try:
-        from blueque.metrics.server import Exporter  # here: --help does without
+        from blueque.metrics.server import Exporter  # here: --help does not need it
     except ImportError as error:
         raise NotInstalled("serving metrics", "prometheus-client", "metrics") from error
     exporter = Exporter(collector(invocation.client()))

@@ -68,7 +68,7 @@ def move(
     --unblock lets a task run although another task has failed, is gone, or has not ended; the output of that task may
     be missing. For more than one task it asks first.
     """
-    from blueque.faces.orders import ORDERS, Given  # here: --help does without
+    from blueque.faces.orders import ORDERS, Given  # here: --help does not need it
 
     wanted = {
         "move": queue is not None,

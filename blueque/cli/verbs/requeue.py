@@ -56,7 +56,7 @@ def requeue(
     Options select failed tasks, the oldest failures first; --state also selects cancelled ones. For more than one task it
     asks first.
     """
-    from blueque.faces.orders import ORDERS, Given  # here: --help does without
+    from blueque.faces.orders import ORDERS, Given  # here: --help does not need it
     from blueque.queries import groups
 
     client = invocation.client()

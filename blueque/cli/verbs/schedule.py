@@ -50,7 +50,7 @@ def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int) -> 
     whether it is paused or overdue, and how many of the last tasks were skipped, missed or failed in a row. blueque ls
     --state scheduled lists tasks that are scheduled once.
     """
-    from blueque.queries import schedules  # here: --help does without
+    from blueque.queries import schedules  # here: --help does not need it
 
     client = invocation.client()
     found = schedules.load_all(client.connections)

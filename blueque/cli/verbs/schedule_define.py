@@ -111,7 +111,7 @@ def _is_there(name: str) -> Failure:
 
 
 def _rule(queue: Queue, name: str, values: Mapping[str, Any]) -> Rule:
-    from blueque.producer.schedules import define  # here: --help does without
+    from blueque.producer.schedules import define  # here: --help does not need it
 
     return _defining(lambda: define(queue, name, **values)).rule
 
@@ -148,7 +148,7 @@ def _values(source: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _seen(invocation: Invocation, name: str) -> ScheduleSeen | None:
-    from blueque.queries import schedules  # here: --help does without
+    from blueque.queries import schedules  # here: --help does not need it
 
     return schedules.load(invocation.client().connections, name)
 

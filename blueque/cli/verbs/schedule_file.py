@@ -53,7 +53,7 @@ def apply(invocation: Invocation, prune: bool, dry_run: bool) -> None:
     Use --prune only with one file for each Redis: two files would remove the tasks of each other. It never removes
     recurring tasks that were made by hand.
     """
-    from blueque.producer import schedule_file  # here: --help does without
+    from blueque.producer import schedule_file  # here: --help does not need it
 
     client = invocation.client()
     wanted = schedule_file.definitions(invocation.config, client.get_queue)
@@ -109,7 +109,7 @@ def _compare(
     """Return what is to be done, the schedules in Redis, and its clock."""
     from blueque.producer import schedule_file
     from blueque.queries import schedules
-    from blueque.settings.checker import refused_schedule  # here: --help does without
+    from blueque.settings.checker import refused_schedule  # here: --help does not need it
 
     now = schedules.clock_of(client.connections)
     seen = schedules.load_all(client.connections)

@@ -102,7 +102,7 @@ def history(invocation: Invocation, name: str, limit: int) -> None:
     STATE is the state of the task now. Planned times that were missed in a row are one line. blueque history -q QUEUE
     shows who changed the recurring task.
     """
-    from blueque.queries import schedules  # here: --help does without
+    from blueque.queries import schedules  # here: --help does not need it
 
     client = invocation.client()
     schedule = find_schedule(client, name)

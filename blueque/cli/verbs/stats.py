@@ -67,7 +67,7 @@ def stats(
     queues = queues_matching(inspector.queues(), [*patterns, *named])
     if tags:
         tasks, _ = selected(inspector, [*patterns, *named], FINISHED, Selection(tags=tags))
-        from blueque.queries.task_statistics import of_tasks  # here: --help does without
+        from blueque.queries.task_statistics import of_tasks  # here: --help does not need it
 
         found = of_tasks(tasks, days, time.time())
     else:

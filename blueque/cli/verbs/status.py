@@ -92,7 +92,7 @@ def status(invocation: Invocation, is_check: bool, pause: float | None, shows_al
     if pause is not None:
         if is_check:
             raise click.UsageError("--check looks once: do not combine it with --watch")
-        from blueque.cli import screen  # here: the others do without
+        from blueque.cli import screen  # here: the others do not need it
 
         is_page = not invocation.as_json and printing.is_terminal() and sys.stdin.isatty()
         (screen.watch if is_page else screen.repeat)(
