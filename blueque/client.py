@@ -244,7 +244,7 @@ class Client:
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task.
 
-        As in 1.0.0, an unknown id is no error: all attributes but `id` are None. `status is None`
+        As in 1.0.0, an unknown id is not an error: all attributes but `id` are None. `status is None`
         means that the task does not exist or was deleted.
         """
         if not isinstance(task_id, str):

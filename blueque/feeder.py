@@ -103,7 +103,7 @@ def feed(
 
 
 def _outcome(feeding: Feeding, job: Job) -> FeedOutcome:
-    """Feed, and return what came of it."""
+    """Feed and return the outcome."""
     began, name = time.monotonic(), job.feed
     try:
         is_finished = feeding.run()

@@ -94,7 +94,7 @@ class Store:
                 _sync(folder)
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files; missing files are no error."""
+        """Remove files; missing files are not an error."""
 
         def remove(path: str) -> None:
             with contextlib.suppress(FileNotFoundError):

@@ -176,7 +176,7 @@ class Observation:
     entries: by task. listeners, lines: by queue and name. nodes: the listeners that a key names.
     holders: for each lock, the tasks that hold it, and how many holders each allows.
     groups: the names of those that have a record. schedules: of those that have a record or are
-        listed. malformed: the faulty fields of hashes that are no tasks.
+        listed. malformed: the faulty fields of hashes that are not tasks.
     payload_keys: how many unfinished tasks and schedules need each key.
     """
 

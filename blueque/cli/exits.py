@@ -203,7 +203,7 @@ def _sentence(error: click.ClickException) -> str:
 
 
 def _of_words(error: click.ClickException) -> str:
-    """Return the message of an error about words that are no options; of others, unchanged."""
+    """Return the message of an error about words that are not options; others unchanged."""
     from blueque.cli.advice import of_words  # here: only for a mistake
 
     message, context = error.format_message(), getattr(error, "ctx", None)

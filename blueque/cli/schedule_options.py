@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def _kept(read: Callable[[str], object]) -> Value:
     """Return the type of a text that is read later, when the zone of the schedule is known.
 
-    A text that is no time in any zone is refused at once.
+    A text that is not a time in any zone is refused at once.
     """
 
     def keep(text: str) -> str:

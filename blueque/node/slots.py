@@ -74,7 +74,7 @@ class Slots:
         if kept is not None:
             self._replaced |= {*kept.slots}
             self._adopters |= dict.fromkeys(kept.adopters, 0.0)
-        self._held: set[int] = set()  # the same of a former master, which are no children of ours
+        self._held: set[int] = set()  # the same of a former master, which are not our children
         self._fork_at: list[float] = []  # when to fork the slots that are missing
         self._gone = 0  # slots that have been drained and are not filled again
         self._places: dict[int, int] = {}  # pid -> where on the board it shows what it is
@@ -95,7 +95,7 @@ class Slots:
         self._fork_at = [0.0] * (free - len(self._held))
 
     def close_in_child(self) -> None:
-        """In a child that is no listener: close what it does not need."""
+        """Close what a child that is not a listener does not need."""
         for end in (self._lifeline, self._lifeline_end, self._requests, self._requests_end):
             os.close(end)
 
@@ -147,7 +147,7 @@ class Slots:
             self._fork()
 
     def stop_filling(self) -> None:
-        """Fork no more, and forget the listeners that are no children of ours."""
+        """Fork no more, and forget the listeners that are not our children."""
         self._fork_at, self._held = [], set()
 
     def hear_requests(self) -> None:

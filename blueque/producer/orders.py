@@ -50,7 +50,7 @@ class TaskOrders:
         return moved
 
     def delete_task(self, task: Task, *, force: bool = False, by: str | None = None) -> None:
-        """Delete a complete, failed or cancelled task. A task that is already gone is no error.
+        """Delete a complete, failed or cancelled task. A missing task is not an error.
 
         force: even if other tasks wait for it. They never learn how it ended: they stay blocked
             until `unblock`, or are cancelled if they were made with broken="cancel".

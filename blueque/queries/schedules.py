@@ -105,14 +105,14 @@ def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, flo
 
 
 def records(redis: Redis, names: Sequence[str]) -> list[dict[str, str] | RedisRefused]:
-    """Return the records of some schedules as text. The error takes the place of one that is no hash."""
+    """Return the records of some schedules as text. A key that is not a hash gives its error."""
     found = redis.answers(*[("HGETALL", keys.schedule(name)) for name in names])
     return [reply if isinstance(reply, RedisRefused) else as_hash(reply) for reply in found]
 
 
 def queues(redis: Redis, names: Sequence[str]) -> list[Any]:
-    """Return the queue of each schedule; None: it does not exist. The error takes the place of one
-    that is no hash.
+    """Return the queue of each schedule. None: it does not exist. A key that is not a hash gives
+    its error.
     """
     return redis.answers(*[("HGET", keys.schedule(name), "queue") for name in names])
 
@@ -145,7 +145,7 @@ def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
         *[("HGETALL", keys.schedule(name)) for name in names],
     )
     raise_refusal([clock, listed])
-    # One that is no hash is for doctor.
+    # Doctor reports one that is not a hash.
     found = [{} if isinstance(reply, RedisRefused) else as_hash(reply) for reply in replies]
     now = time_of(clock)
     current = [fields.get("current") for fields in found]

@@ -42,7 +42,7 @@ class Kind(NamedTuple):
         return not self.metavar
 
     def from_text(self, text: str) -> Any:
-        """Return the value of a variable, or of an option that is no list. Raises InvalidInput."""
+        """Return the value of a variable, or of an option that is not a list. Raises InvalidInput."""
         return self.read(self.parse(text.split() if self.is_list else text))
 
     def from_words(self, words: Sequence[str]) -> Any:

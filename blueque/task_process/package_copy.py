@@ -162,7 +162,7 @@ def _sources(
 ) -> Iterator[tuple[str, str]]:
     """Yield name and path of each module of the package that a task may import.
 
-    package: empty: these are no modules of a package. wanted: names of modules; empty: all.
+    package: empty: they belong to no package. wanted: names of modules; empty: all.
     """
     for entry in os.scandir(directory):
         stem, suffix = os.path.splitext(entry.name)

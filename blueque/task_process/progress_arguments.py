@@ -30,8 +30,8 @@ class Progress(NamedTuple):
 def normalise(done: Any, total: Any, unit: Any, text: Any) -> Progress:
     """Return valid progress for any arguments of `task.progress`.
 
-    A text in place of a number, as in `progress("encoding")`, is text. Values that are no finite
-    numbers are left out.
+    A text in place of a number, as in `progress("encoding")`, is text. Numbers that are not finite
+    are left out.
     """
     wrong: list[str] = []
     words = [word for word in (done, total) if isinstance(word, str)]

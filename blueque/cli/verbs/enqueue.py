@@ -166,7 +166,7 @@ def _with_way_on(failure: Failure, group: TaskGroup) -> Failure:
 
 
 def _is_watched() -> bool:
-    """Tell whether a person reads the output: a script may run before its listener does."""
+    """Return whether a person reads the output: a script may run before its listener does."""
     return sys.stderr.isatty()
 
 

@@ -202,7 +202,7 @@ def _say_why_empty(client: Client, task: Task, wanted: int | None) -> None:
 
 
 def _was_silent(client: Client, task: Task) -> bool:
-    """Tell whether the last attempt has ended without printing anything."""
+    """Return whether the last attempt has ended without printing anything."""
     if task.status not in ("complete", "failed") or task.error_type in LOST or task.started is None:
         return False
     from blueque.protocol.logs_and_checkpoints import KEPT  # here: --help does not need it
