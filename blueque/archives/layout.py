@@ -41,9 +41,7 @@ _OF_BATCH = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}-[0-9a-f]{16}[-.]")
 
 
 class Output(NamedTuple):
-    """Where a writer puts files: a path for each day and group, in a folder. Spark copies it to its
-    workers.
-    """
+    """The folder of a writer, with a path for each day and group. Spark copies it to its workers."""
 
     archive: Archive
     folder: str

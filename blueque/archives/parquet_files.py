@@ -87,9 +87,7 @@ class _Open:
 
 
 def written(archive: Archive, files: Iterable[File]) -> Iterator[list[Written]]:
-    """Yield, in pieces and in order, the fields of tasks in the files that show whether a task has
-    changed.
-    """
+    """Yield, in order, the fields of archived tasks that show whether a task has changed."""
     from pyarrow import parquet
 
     pa = arrow.pyarrow()

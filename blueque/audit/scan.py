@@ -245,9 +245,7 @@ def _read_schedules(redis: Redis, observed: Observation, found: Keys) -> None:
 
 
 def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[str]) -> None:
-    """Record the queue and listener of each key that belongs to a listener. A key without an owner
-    is bad.
-    """
+    """Record queue and listener of each key of a listener. A key without an owner is bad."""
     owners: dict[str, list[Pair]] = {}
     for pair in observed.nodes:
         for name in _OF_A_LISTENER:

@@ -34,9 +34,7 @@ Tell = Callable[[FeedProgress], object]
 
 
 class Teller:
-    """Reports the progress of one feed. total: all rows, if known; skipped: bad rows that were left
-    out.
-    """
+    """Reports the progress of a feed. total: all rows, if known; skipped: bad rows left out."""
 
     def __init__(self, feed: str, queue: str, tell: Tell | None) -> None:
         self.total: int | None = None

@@ -98,9 +98,7 @@ class JsonRows(Rows):
         return Block(parameters, keys if self.shape.key else None, left_out, known)
 
     def _line(self) -> tuple[bytes, int]:
-        """Return the next line, or the beginning of one that is too long, and how many bytes it
-        takes; 0 at the end.
-        """
+        """Return the next line, or the beginning of one too long, and its bytes; 0 at the end."""
         try:
             line = self._stream.readline(_LONGEST)
             length = len(line)

@@ -29,9 +29,7 @@ _WITH_SECRETS = ("parameters", "context")  # keys of values whose secrets are hi
 
 
 def effective(invocation: Invocation) -> Iterator[Found]:
-    """Yield every value in effect, as in blueque.toml, by its table and key. Ends the program if
-    one is wrong.
-    """
+    """Yield every value in effect, by its table and key. Ends the program if one is wrong."""
     sources = checked(invocation.config, list(VARIABLES))
     # some values depend on others: a time on the other times, warm on the resources
     used = of_listener(sources.of("listener"), invocation.config.path)

@@ -38,9 +38,7 @@ class Modules(NamedTuple):
     handlers: Mapping[str, Registered] = MappingProxyType({})
 
     def get_queues(self) -> list[str]:
-        """Return the queues to listen to if the arguments name none. Ends the program if there are
-        none.
-        """
+        """Return the queues if the arguments name none. Ends the program if there are none."""
         found = [queue for queue, handler in self.handlers.items() if handler.is_own]
         if found:
             return found
@@ -143,9 +141,7 @@ def registered_among(
 
 
 def decorated(config: Config, queue: str, handler: Registered | None) -> Layer:
-    """Return what a handler sets for the tasks of a queue: nothing, unless it is the handler of
-    this queue.
-    """
+    """Return what a handler sets for the tasks of a queue; nothing if the queue is not its own."""
     if handler is None or queue not in _queues_of(config, handler):
         return Layer("handler", {})
     values = _said_by(handler)

@@ -58,9 +58,7 @@ class LookAhead(NamedTuple):
 
 
 class Connection(Protocol):
-    """The interface of a connection. Error replies are values; a broken connection raises
-    RedisAway.
-    """
+    """The interface of a connection. Error replies are values; a lost one raises RedisAway."""
 
     look_ahead: LookAhead | None
     # Waits for a reply in place of a blocking read; False gives up.
@@ -346,9 +344,7 @@ def time_of(reply: Sequence[str]) -> float:
 
 
 def as_scores(reply: Sequence[Any]) -> dict[str, float]:
-    """Return the members of a range with their scores, for RESP2 ([member, score, ...]) and RESP3
-    ([[member, score], ...]).
-    """
+    """Return the members of a range with their scores, from replies of RESP2 or RESP3."""
     is_paired = bool(reply) and isinstance(reply[0], list)
     pairs = reply if is_paired else zip(reply[::2], reply[1::2], strict=True)
     return {member: float(score) for member, score in pairs}

@@ -51,9 +51,7 @@ def require_options(url: str, options: Mapping[str, Any]) -> None:
 
 
 class ClientConnection(Exchange):
-    """A connection of redis-py, with the settings of a given client: its TLS, credentials and kind
-    of socket.
-    """
+    """A connection of redis-py with a client's settings: its TLS, credentials and kind of socket."""
 
     def __init__(self, client: redis_py.Redis) -> None:
         import redis  # here, not above: most users never need its 125 ms

@@ -149,9 +149,7 @@ def _shake_hands(wrapped: ssl.SSLSocket, address: Address) -> None:
 
 
 class _Made(NamedTuple):
-    """A context, its certificate files by the times of their last change, and the errors that were
-    logged for them.
-    """
+    """A context, when its certificate files last changed, and the errors logged for them."""
 
     context: ssl.SSLContext
     changed: tuple[int, ...]

@@ -68,9 +68,7 @@ class Tracked:
         return self._reported()
 
     def exchange(self, *commands: Command) -> list[Any]:
-        """Send commands and return their replies; keys that they read are reported from then on.
-        Raises RedisAway.
-        """
+        """Send commands and return the replies. Keys they read are then reported. Raises RedisAway."""
         try:
             return self._open().exchange(commands)
         except BaseException:
@@ -98,9 +96,7 @@ class Tracked:
         )
 
     def has_news(self) -> bool:
-        """Return whether a report was received together with a reply. Then `fileno()` does not
-        become readable for it.
-        """
+        """Return whether a report came with a reply, so that `fileno()` will not show it."""
         return self._connection is not None and self._connection.has_invalidated()
 
     def close(self) -> None:

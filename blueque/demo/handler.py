@@ -61,9 +61,7 @@ def measure(task: RunningTask) -> dict[str, Any]:
 
 
 def shape(tree: ast.Module) -> tuple[int, int, int]:
-    """Return how many functions and classes there are, and how deep blocks, functions and classes
-    are nested.
-    """
+    """Return how many functions and classes there are, and how deep the nesting is."""
     functions = classes = deepest = 0
     unseen: list[tuple[ast.AST, int]] = [(tree, 0)]  # nodes, and how deep each is nested
     while unseen:
@@ -84,9 +82,7 @@ def shape(tree: ast.Module) -> tuple[int, int, int]:
 
 
 def _is_elif(node: ast.AST, name: str, inner: ast.AST) -> bool:
-    """Return whether `inner` is the elif of `node`, which looks like an if inside its else, but
-    begins elsewhere.
-    """
+    """Return whether `inner` is an elif of `node`, which looks like an if in its else."""
     return (
         name == "orelse"
         and isinstance(node, ast.If)

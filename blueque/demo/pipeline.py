@@ -41,9 +41,7 @@ LARGEST = """
 
 
 def main(url: str, directory: Path, report: Path) -> int:
-    """Run the pipeline against the Redis at `url`, with its archive in `directory`, and write
-    `report`.
-    """
+    """Run the pipeline on the Redis at `url`, archive into `directory`, and write `report`."""
     began = time.monotonic()
     say("Spark starts, which takes ten seconds or more")
     spark = bs.session(
@@ -73,9 +71,7 @@ def main(url: str, directory: Path, report: Path) -> int:
 
 
 def find_packages(spark: SparkSession) -> DataFrame:
-    """Return name, path, number of files and bytes of each package of the standard library, largest
-    first.
-    """
+    """Return name, path, files and bytes of each package of the standard library, largest first."""
     stdlib = sysconfig.get_paths()["stdlib"]
     # The content of the files is a column, too, but is not read here.
     files = (

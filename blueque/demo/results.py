@@ -85,9 +85,7 @@ def redis_cli() -> str | None:
 
 
 def ask(port: int | str, *words: str) -> list[str]:
-    """Return the lines that `redis-cli -p port words...` prints; through our own connection if it
-    is not installed.
-    """
+    """Return the lines that `redis-cli -p port words...` prints, or would print if not installed."""
     program = redis_cli()
     if program is not None:
         command = [program, "-p", str(port), *words]

@@ -174,9 +174,7 @@ class Session:
         return code is not None
 
     def _end(self, number: int) -> bool:
-        """Take no more tasks, or, when asked again, end running ones. False: there is nothing to
-        wait for.
-        """
+        """Take no more tasks; when asked again, end running ones. False: nothing to wait for."""
         self._asked += 1
         listener = self._programs.get("listener")
         if listener is None:

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 
 def of_deleted(found: Mapping[Place, int], number: int, is_dry_run: bool) -> dict[str, Any]:
-    """Return the content of `delete_many`. found: how many tasks were selected. number: how many
-    are deleted.
-    """
+    """Return the content of `delete_many`. found: how many were selected. number: how many deleted."""
     items = [
         {"queue": place.queue, "status": place.kind, "tasks": number}
         for place, number in sorted(found.items())

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 
 class HostOrder(NamedTuple):
-    """One kind of order. tell: gives it to the listeners with a name. state: of a listener that has
-    obeyed.
-    """
+    """A kind of order. tell: gives it to listeners by name. state: of a listener that obeyed."""
 
     tell: Callable[[Listeners, str, str | None], Told]
     state: str

@@ -32,9 +32,7 @@ class Listeners:
         self._redis = redis
 
     def find(self, name: str) -> list[Node]:
-        """Return the listener with this node id, or those of this host, in all queues; see
-        `nodes.find_named`.
-        """
+        """Return the listener with this node id, or those of this host; see `nodes.find_named`."""
         return find_named(Inspector(self._redis).nodes(), name)
 
     def drain(self, name: str, by: str | None = None) -> Told:

@@ -51,9 +51,7 @@ class Registration:
 
     @property
     def node(self) -> str:
-        """The id of the listener in this queue, `[fqdn]_[pid]`. If another listener uses that id,
-        `[fqdn]-[random]_[pid]`.
-        """
+        """Our id in this queue: `[fqdn]_[pid]`, or `[fqdn]-[random]_[pid]` if another has that."""
         return (
             self._node if self._node is not None and self._pid == os.getpid() else process.node_id()
         )
@@ -113,9 +111,7 @@ class Registration:
                 del self._news[name]
 
     def change(self, retry: Retry | None, time_limit: float | None) -> None:
-        """Change policy and time limit of tasks that have none; the next beat writes them into our
-        registration.
-        """
+        """Change the policy and time limit of tasks that have none, written with the next beat."""
         self._news["retry"] = "" if retry is None else retry.to_text()
         if self.time_left is not None:
             self.time_left.set_limit(time_limit)
@@ -153,9 +149,7 @@ class Registration:
         reserving.wake(self._redis, self.queue)
 
     def do_for_others(self, action: Callable[[], object]) -> bool:
-        """Do it if Redis answers, and return whether it is done: no reserved task may be forgotten
-        over it.
-        """
+        """Do it if Redis answers; return whether it is done. A lost Redis must not cost a task."""
         try:
             action()
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:

@@ -136,9 +136,7 @@ class Reserver:
         return task
 
     def _take_from(self, ours: Registration, line: str, needs: Needs) -> tuple[Task | None, Popped]:
-        """Reserve the next task of a line, if what it needs of our node is free; return it and the
-        last pop.
-        """
+        """Reserve the next task of a line if its needs are free. Return it and the last pop."""
         claim = self._claim(needs)
         if claim is False:
             return None, Popped(refusal="resources")
@@ -155,9 +153,7 @@ class Reserver:
         return task, popped
 
     def _take_next(self, ours: Registration, line: str | None) -> tuple[Task | None, Popped]:
-        """Pop until a task is reserved, the line is empty, or a task has to wait. Return it and the
-        last pop.
-        """
+        """Pop until a task is reserved, none is left, or one has to wait. Return it and the last pop."""
         misplaced = 0
         now: float | None = None  # by the clock of Redis, once ours has called a task late
         while True:

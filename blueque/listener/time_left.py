@@ -69,9 +69,7 @@ class TimeLeft:
         return False
 
     def warn(self, redis: Redis, task: Task) -> None:
-        """Log once if tasks without a limit usually run longer than the time left. Raises what
-        Redis raises.
-        """
+        """Log once if tasks usually run longer than the time left. Raises what Redis raises."""
         if self._has_warned or limits.of(task.fields, self._default).time is not None:
             return
         ran = read(redis, statistics.ran(task.queue or "", time.time()))

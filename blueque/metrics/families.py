@@ -58,8 +58,6 @@ def histogram_samples(labels: Labels, buckets: Mapping[int, int], seconds: float
 
 
 def _utf8(text: str) -> str:
-    """Return a name of a queue, with escapes for bytes that are not UTF-8 and characters that
-    cannot be printed.
-    """
+    """Return a queue name with escapes for unprintable characters and bytes that are not UTF-8."""
     lines = text.encode("utf-8", "backslashreplace").decode().split("\n")
     return "\n".join(map(clean, lines))

@@ -148,9 +148,7 @@ def _day(number: int) -> str:
 
 
 def printable(value: object, limit: int) -> str:
-    """Return a text of at most `limit` bytes that Redis accepts. Never raises, so that any failure
-    can be recorded.
-    """
+    """Return a text that Redis accepts, of at most `limit` bytes. Never raises."""
     try:
         text = str(value)
     except Exception:
@@ -327,9 +325,7 @@ def _has_text_keys(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value consists of JSON types with text keys. Subclasses do not count:
-    `encode` checks them.
-    """
+    """Return whether a value has only JSON types with text keys. Subclasses do not count."""
     kind = type(value)
     if kind is dict:
         # not all(): for the usual few, this is twice as fast

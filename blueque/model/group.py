@@ -107,9 +107,7 @@ class Links(NamedTuple):
 
 
 def conditions_in(group: str, after: str | None) -> dict[str, str]:
-    """Return the conditions in the field `after` of the record of a group. Raises WrongGroup if
-    they cannot be read.
-    """
+    """Return the conditions in `after` of a group record. Raises WrongGroup if unreadable."""
     try:
         conditions = {} if after is None else from_json(after)
     except ValueError:

@@ -166,9 +166,7 @@ def id_fields(keep: float | str) -> dict[str, str | int | float]:
 
 
 def require_id(task: object) -> str:
-    """Return a valid task id: 1 to 200 ASCII letters, digits and . _ : - that begin with a letter
-    or digit.
-    """
+    """Return a valid task id: 1 to 200 ASCII letters, digits and `._:-`; no mark comes first."""
     if not isinstance(task, str):
         raise InvalidType(f"an id is text, not {type(task).__name__}")
     if _ID.fullmatch(task) is None:

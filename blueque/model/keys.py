@@ -268,9 +268,7 @@ def started_member(node: str, pid: int | str, task_id: str) -> str:
 
 
 def parse_started_member(member: str) -> tuple[str, int, str]:
-    """Return (node, pid, task id). Parsed from the right: a node id may hold spaces, the others
-    cannot.
-    """
+    """Return (node, pid, task id), parsed from the right because a node id may hold spaces."""
     node, pid, task_id = member.rsplit(" ", 2)
     return node, int(pid), task_id
 

@@ -50,9 +50,7 @@ class PayloadKey(NamedTuple):
         return nonce + _cipher(self.octets).encrypt(nonce, octets, self._associated(place))
 
     def decrypt(self, octets: bytes, *place: str) -> bytes:
-        """Return what was encrypted for this place. Raises ValueError if it is something else;
-        NotInstalled.
-        """
+        """Return what was encrypted for this place. Raises ValueError for other text; NotInstalled."""
         cipher = _cipher(self.octets)
         from cryptography.exceptions import InvalidTag  # here: an extra
 

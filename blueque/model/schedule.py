@@ -279,9 +279,7 @@ def lock_of(name: str) -> str:
 
 
 def with_lock(options: Mapping[str, Any], lock: str) -> Options:
-    """Return the options of a task with an additional lock. Raises InvalidInput if several tasks
-    may hold it.
-    """
+    """Return task options with one more lock. Raises InvalidInput if several tasks may hold it."""
     needs = parse_needs(str(options.get("needs", "")))
     if needs is None:
         raise InvalidInput("the needs of the task cannot be read")

@@ -178,8 +178,8 @@ class Task(Generic[R_co]):
 
     @property
     def parameters(self) -> Any:
-        """The parameters: a string as it was, anything else as from JSON, so a tuple is a list.
-        Raises PayloadRefused.
+        """The parameters: a str as it was, else as from JSON: tuples are lists. Raises
+        PayloadRefused.
         """
         return self._decoded("parameters")
 

@@ -165,9 +165,7 @@ def max_bytes(environ: Mapping[str, str] = os.environ, otherwise: int | None = N
 
 
 def spool(environ: Mapping[str, str] = os.environ, otherwise: str | None = None) -> str:
-    """Return the directory for files of attempts: BLUEQUE_SPOOL, else `otherwise`, else the user's
-    default.
-    """
+    """Return the directory of attempts: BLUEQUE_SPOOL, else `otherwise`, else the user's default."""
     if environ.get("BLUEQUE_SPOOL"):
         return environ["BLUEQUE_SPOOL"]
     if otherwise:

@@ -114,9 +114,7 @@ class AttemptWatch:
         return None if self._is_elsewhere else process.ending_of_zombie(self.pid, self._start)
 
     def hear(self) -> bool:
-        """Return whether the attempt has ended, after a message of its process, which then waits
-        for another task.
-        """
+        """Return whether the attempt has ended, after a message of its process, which then waits."""
         assert self.reusable is not None
         self.is_at_rest = self.reusable.hear(self.attempt.path)
         if not self.is_at_rest:  # its end of the handshake is closed: it takes no other task

@@ -216,9 +216,7 @@ def trusted(task: Task, kept: Mapping[str, str]) -> dict[str, str]:
 
 
 def _left_here(spool: Spool, task: Task, known: int, limit: int) -> tuple[str | None, str | None]:
-    """Return the newest value in this spool, and the attempt with the newest directory; not older
-    than `known`.
-    """
+    """Return the newest value here and the attempt with the newest directory, from `known` on."""
     value: str | None = None
     directory: str | None = None
     for number, old in spool.earlier(task.id, task.fields):

@@ -49,9 +49,7 @@ class Choices(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Choices:
-        """Return the choices in a text. Raises ValueError, TypeError if this version has not
-        written it.
-        """
+        """Return the choices in a text. Raises ValueError, TypeError for one of another version."""
         found = cls(**json.loads(text))
         return found._replace(
             handlers={queue: HandlerName(*name) for queue, name in found.handlers.items()},

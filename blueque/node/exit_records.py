@@ -124,9 +124,7 @@ class ExitRecords:
         return record
 
     def _read_exit(self, watch: AttemptWatch) -> Record | None:
-        """Return the exit record. If it cannot be read, as when too many files are open, retry for
-        a while.
-        """
+        """Return the exit record. If it is unreadable, as without free descriptors, retry a while."""
         deadline = time.monotonic() + UNREADABLE
         while True:
             try:
@@ -141,9 +139,7 @@ class ExitRecords:
             self._waiting.wait(TRY_AGAIN)
 
     def _noted_end(self, watch: AttemptWatch) -> process.Reaped | None:
-        """Return how the process ended, once the process that reaped it has reported it; None: it
-        has not.
-        """
+        """Return how the process ended, as reported by the one that reaps it; None: not yet."""
         deadline = time.monotonic() + NOTED
         while True:
             if not watch.is_adopted and (ending := self._ending()) is not None:

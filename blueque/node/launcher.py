@@ -252,9 +252,7 @@ class Launcher:
         time_limit: float | None,
         may_rest: bool,
     ) -> None:
-        """Have the process prepare for the attempt, and hold what was reserved for it, while we
-        record the start.
-        """
+        """Have the process prepare and hold what was reserved, while we record the start."""
         claim, pool = self._claim, self._context.pool
         granted = claim.granted() if claim is not None else {}
         environ = environment(pool.totals, granted) if pool is not None else {}

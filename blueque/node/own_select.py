@@ -58,9 +58,7 @@ def load(name: str) -> OwnSelect:
 
 
 def refusal(name: str, queues: Sequence[str]) -> str | None:
-    """Return why this cannot choose among the queues, or None. Call it in a child, see
-    handler_check.py.
-    """
+    """Return why this cannot choose among the queues, or None. Needs a child: handler_check.py."""
     try:
         own = load(name)
     except InvalidInput as error:

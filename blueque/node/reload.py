@@ -115,9 +115,7 @@ class Check:
         return False
 
     def _kill(self, pid: int) -> None:
-        """Kill the child and what it has started, without waiting: a process that waits for a disk
-        ends later.
-        """
+        """Kill the child and what it started, without waiting; one that waits for a disk ends later."""
         Tree(pid).signal(signal.SIGKILL)
 
     def _become_program(self, parent: int) -> int:

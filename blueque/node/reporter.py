@@ -63,9 +63,7 @@ class Reporter:
         self.next_step = time.monotonic() + PACE  # a short task costs nothing more
 
     def step(self, task: Task) -> object:
-        """Read and send what is new, if that is due. Return a value that changes when a progress
-        bar moves.
-        """
+        """Send what is new if that is due. Return a value that changes when a progress bar moves."""
         if time.monotonic() >= self.next_step:
             is_sent = self._read_and_send(task, is_over=False)
             self.next_step = time.monotonic() + (PACE if is_sent else AFTER_TROUBLE)

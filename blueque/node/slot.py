@@ -263,9 +263,7 @@ class Slot:
             self._wake_for_resources(task)
 
     def _wake_for_resources(self, task: Task) -> None:
-        """Wake listeners of all queues of our node whose next task may wait for the resources of
-        this one.
-        """
+        """Wake listeners of queues of our node whose next task may wait for our resources."""
         needs = parse_needs(task.fields.get("needs", ""))
         if needs is not None and needs.resources:
             try:

@@ -75,9 +75,7 @@ class Supervisor:
         self._telling.close()
 
     def _watch(self, watch: AttemptWatch, reporter: Reporter) -> bool:
-        """Wait until nothing of the attempt is left, beating; False when another listener has it
-        now.
-        """
+        """Beat until nothing of the attempt is left. False: another listener has it now."""
         self._listen_at = time.monotonic() + QUIET
         while watch.pidfd is not None:
             is_stopping = self._orders.now is Order.STOP

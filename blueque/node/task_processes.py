@@ -112,9 +112,7 @@ class TaskProcesses:
 
     @property
     def trouble(self) -> str | None:
-        """Why no task can have a process: none waits, and keepers do not start. None: there is no
-        trouble.
-        """
+        """Why no task can have a process: none waits and keepers do not start. None: no trouble."""
         if self._waiting or not self._keeper.cannot_start:
             return None
         if not os.path.exists(sys.executable):

@@ -111,9 +111,7 @@ class Waiting:
     def retry_until_order(
         self, action: Callable[[], T], until: Order = Order.STOP, fatal: Iterable[str] = ()
     ) -> T:
-        """Call until Redis does it. Raises OrderCame when the order `until` comes first; a `fatal`
-        refusal unchanged.
-        """
+        """Call until it works. Raises OrderCame for `until`, and a `fatal` refusal unchanged."""
         may_try_again = True  # once more after the order: what broke may have been its doing
         while True:
             try:
@@ -144,9 +142,7 @@ class Waiting:
                 self.register_again(error)
 
     def register(self, fatal: Iterable[str] = ()) -> None:
-        """Register where we are not registered, however long it takes. Raises what is `fatal`, and
-        OrderCame.
-        """
+        """Register in all queues, however long it takes. Raises what is `fatal`, and OrderCame."""
         self.retry_until_order(self._duties.register, Order.DRAIN, fatal)
 
     def register_again(self, error: NotRegistered) -> None:
@@ -159,9 +155,7 @@ class Waiting:
         return max(self._duties.next_at - time.monotonic(), 0.01)
 
     def _poll(self, seconds: float, descriptors: Collection[int]) -> set[int]:
-        """Wait for descriptors, a signal or the time, and obey; return which of the descriptors are
-        ready.
-        """
+        """Wait for descriptors, a signal or the time, and obey. Return the ready descriptors."""
         of_children = tuple(self._descriptors)
         own = (*self._orders.descriptors, *of_children)
         ready = process.wait_readable((*own, *descriptors), seconds)

@@ -131,9 +131,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         return self._create(new, now)
 
     def of_types(self, types: Types) -> Self:
-        """Return this queue with converters for parameters and results, for other types than those
-        of JSON.
-        """
+        """Return this queue with other converters for parameters and results."""
         other = copy.copy(self)
         other._types = types
         return other

@@ -211,9 +211,7 @@ def align_schedule(redis: Redis, name: str) -> bool:
 
 
 def _following(name: str, record: dict[str, str]) -> dict[str, str] | None:
-    """Return the next planned time and when it is due. None: there is none, or this version cannot
-    read the record.
-    """
+    """Return the next planned time and when it is due. None: no next one, or an unknown format."""
     try:
         definition = Definition.of(record)
         planned = definition.rule.next_after(count_of(record.get("last")))

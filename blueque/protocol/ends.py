@@ -137,9 +137,7 @@ class End(NamedTuple):
         return cls("lost", "pending", fields, event_facts, is_first=True, is_lost=True)
 
     def of(self, fields: TaskFields) -> End:
-        """Return how an attempt of this task ends. A task that is to be cancelled gets no further
-        attempt.
-        """
+        """Return how an attempt ends. A task that is to be cancelled gets no further attempt."""
         if self.status in FINISHED or fields.cancel is None:
             return self
         return End.confirm_cancel(self.facts)

@@ -208,9 +208,7 @@ def _blocking(links: Links, queue: str, tasks: Sequence[str], now: float) -> lis
 
 
 def _entering(links: Links, found: FoundParents, tasks: Iterable[str], now: float) -> list[Command]:
-    """Return the commands by which the parents know who waits for them. Missing ones are left to
-    `recheck`.
-    """
+    """Return the commands that enter the tasks at their parents. `recheck` sees to missing ones."""
     if not links.conditions:
         return []
     there = {name: status for name, status in found.statuses.items() if status is not None}

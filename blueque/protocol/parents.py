@@ -283,9 +283,7 @@ class FoundParents(NamedTuple):
         return after is not None and conditions_in(group, after) == conditions
 
     def require_closed(self) -> None:
-        """Refuse open groups as parents: their later members might wait for the group whose members
-        wait for them.
-        """
+        """Refuse open groups as parents: later members might wait for the new tasks in turn."""
         for group in self.opened:
             why = "it is open still: close it before tasks of another group wait for it"
             raise WrongGroup(group, why)

@@ -98,9 +98,7 @@ def require_rights(redis: Redis, role: str, queues: Iterable[str]) -> None:
 
 
 def _tries_of(rights: Rights, without: set[str]) -> dict[str, Command]:
-    """Return for each rule of commands one with enough words: Redis counts them before it checks
-    the rights.
-    """
+    """Return a command with enough words for each rule: Redis counts them before the rights."""
     found: dict[str, Command] = {}
     for name, count in sorted(rights.commands.items()):
         words = name.upper().split("|")
@@ -110,9 +108,7 @@ def _tries_of(rights: Rights, without: set[str]) -> dict[str, Command]:
 
 
 def _try(redis: Redis, tried: Mapping[str, Command]) -> dict[str, RedisRefused]:
-    """Return why commands are refused for lack of a right, by rule. Raises RedisRefused if Redis is
-    a cluster.
-    """
+    """Return by rule why commands lack a right. Raises RedisRefused if Redis is a cluster."""
     # Behind a MULTI, Valkey refuses a WATCH before it looks at the rights.
     before = {rule: command for rule, command in tried.items() if rule == "+watch"}
     behind = {rule: command for rule, command in tried.items() if rule not in before}

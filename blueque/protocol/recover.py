@@ -303,9 +303,7 @@ def _waits_no_more(queue: str, task: str, fields: Mapping[str, str]) -> list[Com
 
 
 def _takes_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
-    """Return the commands that take lock and place of a running attempt again, even if another task
-    has both by now.
-    """
+    """Return the commands that take lock and place of a running attempt again, even if in use."""
     commands: list[Command] = []
     if "lock" in fields:
         commands += [("SADD", keys.lock(fields["lock"]), task)]

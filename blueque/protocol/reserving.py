@@ -287,9 +287,7 @@ def wait(
 
 
 def wake(redis: Redis, queue: str, node: str | None = None) -> None:
-    """Wake one idle listener of the queue, or this one. There is at most one marker, so this is
-    always safe.
-    """
+    """Wake one idle listener of the queue, or this one. There is at most one marker: it is safe."""
     # Twice has the same effect as once, so it may be repeated like a read.
     marker = keys.wake(queue) if node is None else keys.orders(queue, node)
     redis.read(("ZADD", marker, 0, 0))

@@ -9,9 +9,7 @@ from blueque.model import keys
 
 
 def expiring(redis: Redis, most: int) -> tuple[float, dict[str, float]]:
-    """Return the time of Redis, and by when tasks must have started, by id, earliest first; at most
-    `most`.
-    """
+    """Return the time of Redis, and the start deadlines by id, earliest first; at most `most`."""
     clock, found = redis.read(("TIME",), ("ZRANGE", keys.EXPIRING, 0, most - 1, "WITHSCORES"))
     return time_of(clock), as_scores(found)
 

@@ -47,9 +47,7 @@ class Kind(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """kinds: by queue, most frequent first. looked_at: for each queue with more failed tasks, how
-    many were read.
-    """
+    """kinds: by queue, most frequent first. looked_at: how many were read of queues with more."""
 
     kinds: list[Kind]
     looked_at: int

@@ -20,9 +20,7 @@ COALESCE = 0.05  # seconds between two looks at queues that change all the time
 
 
 class Left(NamedTuple):
-    """How many tasks of a queue are left to do. due: scheduled for a past time. running: reserved
-    or started.
-    """
+    """How many tasks of a queue are left. due: for a past time. running: reserved or started."""
 
     pending: int = 0
     due: int = 0

@@ -39,7 +39,5 @@ def resources(nodes: Sequence[Node], held: Sequence[Task]) -> list[Resource]:
 
 
 def _amounts(text: str) -> Sequence[tuple[str, int]]:
-    """Return the amounts in the text of needs or resources, without payload keys; none if it is
-    malformed.
-    """
+    """Return the amounts of a text, without payload keys; none if it is malformed."""
     return [*without_keys(dict((parse_needs(text) or Needs()).resources)).items()]

@@ -111,9 +111,7 @@ def records(redis: Redis, names: Sequence[str]) -> list[dict[str, str] | RedisRe
 
 
 def queues(redis: Redis, names: Sequence[str]) -> list[Any]:
-    """Return the queue of each schedule. None: it does not exist. A key that is not a hash gives
-    its error.
-    """
+    """Return the queue of each schedule; None if missing. A key of another type gives its error."""
     return redis.answers(*[("HGET", keys.schedule(name), "queue") for name in names])
 
 

@@ -73,9 +73,7 @@ class Durations(NamedTuple):
         return max(min(histogram.end(last), self._most(1.0)), histogram.start(last))
 
     def _most(self, share: float) -> float:
-        """Return an upper bound of the quantile, by the inequality of Cantelli, or of Markov
-        without a deviation.
-        """
+        """Return an upper bound of the quantile, by Cantelli; by Markov without a deviation."""
         if self.mean is None:
             return math.inf
         # at least this share is not shorter than the quantile

@@ -30,9 +30,7 @@ Reader = Generator[Sequence[Command], list[Any], T]
 
 
 def read(redis: Redis, reader: Reader[T]) -> T:
-    """Return the result of a reader: one round trip for each of its steps. Raises RedisAway,
-    RedisRefused.
-    """
+    """Return the result of a reader, a round trip for each step. Raises RedisAway, RedisRefused."""
     replies: Any = None  # a generator begins with it
     try:
         while True:

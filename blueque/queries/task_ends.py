@@ -111,9 +111,7 @@ class Watcher:
         return status in FINISHED
 
     def _may_come_back(self, task_id: str) -> bool:
-        """Return whether a listener may have the task and restore it: a failover of Redis may have
-        lost it.
-        """
+        """Return whether a listener may still restore the task, which a failover may have lost."""
         if self.statuses[task_id] not in HELD:
             return False
         return time.monotonic() < self._missing.setdefault(task_id, time.monotonic() + COMES_BACK)

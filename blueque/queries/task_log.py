@@ -42,9 +42,7 @@ class Place(NamedTuple):
 
 
 def load(redis: Redis, task: str) -> tuple[list[LogLine], Place]:
-    """Return the lines in Redis, in order, and the place after them. Gaps in the numbers show
-    missing lines.
-    """
+    """Return the lines in Redis, in order, and the place after them. Numbers show gaps."""
     head, last = redis.read(
         ("XRANGE", keys.log_head(task), "-", "+"), ("XRANGE", keys.log(task), "-", "+")
     )

@@ -139,9 +139,7 @@ def in_turn(lines: Mapping[tuple[str, str], Sequence[Task]]) -> Sequence[Task]:
 
 
 def _merged(lines: Sequence[Sequence[Task]], key: Callable[[Task], float]) -> Sequence[Task]:
-    """Do as `heapq.merge`, which is slow for a thousand short lines: take the smallest next task
-    each time.
-    """
+    """Do as `heapq.merge`, which is slow for many short lines: take the smallest next task."""
     if len(lines) == 1:
         return lines[0]
     # A task behind one with a larger key comes with that one.

@@ -87,9 +87,7 @@ def range_scale(groups: Iterable[Group]) -> Durations | None:
 
 
 def range_bar(spread: Spread | None, scale: Durations | None) -> Markup:
-    """Return a small chart of a spread for a row of a table: thick from the median to 90 %, thin on
-    to 99 %.
-    """
+    """Return a small chart of a spread: thick from the median to 90 %, thin on to 99 %."""
     if spread is None or scale is None:
         return Markup()
     p50, p90, p99 = (scale.at(seconds) for seconds in (spread.p50, spread.p90, spread.p99))
@@ -121,9 +119,7 @@ def spark(ended: Sequence[int], failed: Sequence[int], says: str) -> Markup:
 
 
 def figure(title: str, says: str, *content: str) -> Markup:
-    """Return a chart with its title and a sentence on what it shows; without content only these
-    two.
-    """
+    """Return a chart with its title and a caption; without content, only these two."""
     caption = svg.tag("figcaption", svg.tag("b", title), svg.tag("span", says, title=says))
     if not content:
         return svg.tag("figure", caption)
@@ -220,9 +216,7 @@ def _spread_tip(number: int, spread: Spread) -> str:
 
 
 def _marks(bins: Bins, spread: Spread) -> Iterator[Markup]:
-    """Yield lines at the median and at 90 %, with labels above the plot, unless one would cover the
-    other.
-    """
+    """Yield lines at the median and at 90 %, labelled above the plot unless labels overlap."""
     p50, p90 = bins.at(spread.p50), bins.at(spread.p90)
     for at, said in ((p50, "median"), (p90, "90 %")):
         yield svg.line(at, -3, at, HEIGHT, "quantile")

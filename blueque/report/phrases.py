@@ -16,9 +16,7 @@ _DAY = 86400
 
 
 def span(seconds: float | None) -> str:
-    """Return a duration as in the commands, 0.8 s or 4 m 12 s; less than a tenth of a second as 12
-    ms.
-    """
+    """Return a duration as in commands, 0.8 s or 4 m 12 s; less than 0.1 s as 12 ms."""
     if seconds is None or not 0 < seconds < 0.0995:
         return format.span(seconds)
     return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"

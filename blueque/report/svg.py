@@ -40,9 +40,7 @@ def tag(name: str, *content: str, **attributes: object) -> Markup:
 
 
 def picture(says: str, height: float, *content: str, class_: str | None = None) -> Markup:
-    """Return an SVG of full width, with a description for screen readers. With links in it, it is a
-    group.
-    """
+    """Return an SVG of full width, described for screen readers. With links, it is a group."""
     role = "group" if any("<a " in each for each in content) else "img"
     return tag(
         "svg",
@@ -79,9 +77,7 @@ def path(points: Iterable[str], class_: str) -> Markup:
 def rect(
     x: float, y: float, width: float, height: float, class_: str | None, tip: str = ""
 ) -> Markup:
-    """Return a rectangle; x and width are shares of the whole. tip: shown when a pointer rests on
-    it.
-    """
+    """Return a rectangle; x and width are shares of the whole. tip: shown under a pointer."""
     return tag(
         "rect",
         *([tag("title", tip)] if tip else ()),

@@ -106,9 +106,7 @@ def says(timeline: Timeline) -> str:
 
 
 def picture(bars: Iterable[Bar], look: Look, says: str = "") -> Markup:
-    """Return the picture of the runs of a host: a bar for each, or a profile if there is no room
-    for bars.
-    """
+    """Return the runs of a host as a picture: a bar for each, or a profile without room for bars."""
     runs = [*bars]
     packed = lanes(runs)
     if len(packed) > LANES:

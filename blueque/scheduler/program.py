@@ -60,9 +60,7 @@ class Program:
         self._signals: signals.Signals | None = None
 
     def run(self) -> int:
-        """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused when a right
-        is missing.
-        """
+        """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused without a right."""
         url, source = self._address
         note_directory()
         import_for_daemon(url)

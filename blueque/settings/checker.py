@@ -187,9 +187,7 @@ def _checks(table: str) -> dict[str, Callable[[Any], Any]]:
 
 
 def _quoted(path: Path, key: str, value: object) -> str:
-    """Return the advice to quote the name of a queue or a schedule with a dot; empty if that is not
-    the mistake.
-    """
+    """Return the advice to quote a name with a dot; empty if that is not the mistake."""
     if len(path) != 2 or path[0] not in ("queues", "schedules") or not isinstance(value, dict):
         return ""
     return f'; a name with a dot is written in quotes: [{path[0]}."{path[1]}.{key}"]'

@@ -63,9 +63,7 @@ def quiet_log(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def option(name: str, value: object) -> tuple[str, str]:
-    """Return the name and value of an option of Spark: `spark_driver_memory` is
-    spark.driver.memory.
-    """
+    """Return the name and value of an option: `spark_driver_memory` is spark.driver.memory."""
     if name.startswith("spark_"):
         name = name.replace("_", ".")
     if not name.startswith("spark."):
@@ -90,7 +88,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def find_submit(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the path of spark-submit: in SPARK_HOME, else in pyspark. Raises NotInstalled,
+    """Return the path of spark-submit, from SPARK_HOME or pyspark. Raises NotInstalled,
     InvalidInput.
     """
     home = environ.get("SPARK_HOME")

@@ -107,9 +107,7 @@ def _is_ours(gateway: Any) -> bool:
 
 
 def _connection(client: Any) -> Any:
-    """Return the connection of this thread; None when it has none, as always without
-    PYSPARK_PIN_THREAD.
-    """
+    """Return the connection of this thread. None: none, as always without PYSPARK_PIN_THREAD."""
     return client.get_thread_connection() if hasattr(client, "get_thread_connection") else None
 
 

@@ -159,9 +159,7 @@ class MembersWriter(Writer):
 
 
 class KeysWriter(Writer):
-    """Writes rows whose keys count in the whole queue, for every producer, as with
-    `Queue.enqueue(key=)`.
-    """
+    """Writes rows whose keys count in the whole queue, as with `Queue.enqueue(key=)`."""
 
     fate = "what was written stays, and its keys count: enqueue the same again"
 

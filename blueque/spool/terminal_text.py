@@ -246,9 +246,7 @@ class Stream:
         return b"%b %b ... %b" % (line[:HALF], _gap(cut), line[HALF:]) if cut else line
 
     def _last_drawing(self) -> tuple[bytes, int]:
-        """Return the text after the last carriage return, shortened in the middle, and how many
-        bytes were cut.
-        """
+        """Return the shortened text after the last carriage return, and how many bytes were cut."""
         text = self._begun.rstrip(b"\r")
         first = text.rfind(b"\r") + 1
         line = text[first:]

@@ -47,9 +47,7 @@ def chosen_name() -> str | None:
 
 
 def default_name() -> str:
-    """Return `getfqdn()` as 1.0.0 does, unless that is `localhost` or an address; then
-    `gethostname()`.
-    """
+    """Return `getfqdn()`, as 1.0.0 does; `gethostname()` if that is `localhost` or an address."""
     import socket  # here: a task process does not need it
 
     return _full_name() if names_one_machine(_full_name()) else socket.gethostname()

@@ -103,9 +103,7 @@ def replace(new: str, path: str) -> None:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of it from the beginning of the file. On a nearly full disk, a part is written
-    before it fails.
-    """
+    """Write all of it from the start of the file. If the disk is full, a part may be written."""
     written = 0
     while written < len(content):
         written += os.pwrite(descriptor, content[written:], written)

@@ -358,9 +358,7 @@ def signal_group(pid: int, number: int) -> bool:
 
 
 def out_of_memory_kills() -> int:
-    """Return how many processes the kernel has killed since boot because memory ran out; 0 if
-    unknown.
-    """
+    """Return how many processes the kernel killed for lack of memory since boot; 0 if unknown."""
     try:
         with open(VMSTAT, "rb") as file:
             for line in file:

@@ -35,9 +35,7 @@ def read_all_stats() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def read_state(pid: int) -> str:
-    """Return the state of a process as `ps` shows it, of its first thread that has not ended.
-    Empty: it is gone.
-    """
+    """Return the state in `ps` of the first thread that has not ended. Empty: it is gone."""
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             stat = read_plainly(f"/proc/{pid}/task/{thread}/stat")

@@ -23,9 +23,7 @@ class Title:
         self._before: bytes | None = None  # the arguments; empty: they cannot be replaced
 
     def show(self, text: str) -> None:
-        """Show this text, as far as it fits in place of the arguments. Without effect if that is
-        not possible.
-        """
+        """Show this text, cut to the room of the arguments. Does nothing if that is impossible."""
         try:
             if self._before is None:
                 self._begin, self._before = _find()

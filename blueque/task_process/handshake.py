@@ -154,9 +154,7 @@ class Handshake:
         self._held.clear()
 
     def rest(self, rest: Rest) -> bool:
-        """Tell the listener that the task has ended and that we wait for another. False: there will
-        be none.
-        """
+        """Tell the listener that the task has ended and we wait for another. False: none will come."""
         if self._identity != _identify(self._end):
             return False
         try:

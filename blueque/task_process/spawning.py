@@ -54,9 +54,7 @@ class Spawner(NamedTuple):
 
 
 def _chunks(tasks: Iterable[NewTask]) -> Iterator[list[NewTask]]:
-    """Yield the tasks in lists that each fit into one transaction. Raises InvalidInput for a task
-    too large.
-    """
+    """Yield lists of tasks that fit into a transaction. Raises InvalidInput for a task too large."""
     chunk: list[NewTask] = []
     budget = TransactionBudget(SPAWNED_AT_ONCE)
     for new in tasks:

@@ -46,9 +46,7 @@ class Logins:
         return bool(self._passwords.hashes)
 
     def __call__(self, scope: Scope) -> Viewer | None:
-        """Return the viewer of a request: the one that a proxy names, else that of a bearer token,
-        else of the cookie.
-        """
+        """Return the viewer of a request: from a proxy, else a bearer token, else the cookie."""
         named: Viewer | None = scope.get(NAMED)
         if named is not None:
             return named

@@ -30,9 +30,7 @@ class Proxies:
     role_of: Callable[[str], str | None] = lambda name: None
 
     def believed(self, scope: Scope) -> dict[str, Any]:
-        """Return the scope as the proxy has seen the request. These headers are removed from other
-        requests.
-        """
+        """Return the scope as the proxy saw the request. Other requests lose these headers."""
         own = {name.lower().encode() for name in (self.user_header, self.role_header) if name}
         others = [(name, value) for name, value in scope["headers"] if name not in own]
         if not self._is_trusted(scope):

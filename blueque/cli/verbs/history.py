@@ -254,9 +254,7 @@ def _follow(
     handle: Callable[[Event], object],
     file: PlaceFile | None,
 ) -> None:
-    """Handle the events behind these places, those that are wanted, and note in the file what is
-    done. It never ends.
-    """
+    """Handle wanted events after these places, without end; note in the file what is done."""
     outage = Outage("Redis answers again")
     while True:
         try:

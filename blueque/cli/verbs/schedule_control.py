@@ -126,9 +126,7 @@ def trigger(
 def _make_past(
     invocation: Invocation, schedule: Schedule, begin: str, end: str | None, is_sure: bool
 ) -> tuple[list[str], int]:
-    """Make the tasks of planned times that are past; return those that are new, and the number of
-    planned times.
-    """
+    """Make the tasks of past planned times. Return the new ones and the number of times."""
     name, zone = schedule.name, zone_of(schedule.seen, invocation.is_utc)
     first, last = _span(begin, end, zone_of_rule(schedule.rule), schedule.seen.now)
     times = schedule.planned_between(first, last, _MOST + 1)

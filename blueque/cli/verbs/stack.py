@@ -72,9 +72,7 @@ def stack(invocation: Invocation, prefix: str) -> None:
 
 
 def _answer(client: Client, place: Place, mark: str) -> list[str] | str | None:
-    """Return the lines of the answer, first the one with the mark; a str: why there is none; None:
-    none came in time.
-    """
+    """Return the lines of the answer, from the mark on; a str: why there is none; None: too late."""
     found: list[str] = []
     head = f"{STACK} {mark}"
     deadline = time.monotonic() + PATIENCE

@@ -97,9 +97,7 @@ def timeline(
 
 
 def _narrowed(found: Timeline, limit: int) -> Timeline:
-    """Leave out all but the last attempts, and the time before the first of them, except the last
-    minute.
-    """
+    """Leave out all but the last attempts, and the time before them, except the last minute."""
     runs = found.runs[-limit:]
     first = min(min(run.began for run in runs), found.until - LEAST)
     return found._replace(runs=runs, since=max(found.since, first))
@@ -133,9 +131,7 @@ def _print(shown: Timeline, names: Mapping[str, str], by: str, is_utc: bool) -> 
 
 
 def _room(rows: Sequence[Sequence[str]], least: int) -> int:
-    """Return how wide the bars are: as wide as the other columns leave, but not above a quarter of the
-    terminal.
-    """
+    """Return how wide the bars are: what other columns leave, at most a quarter of the terminal."""
     if not printing.is_terminal():
         return 40
     wanted = [
