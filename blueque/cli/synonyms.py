@@ -30,9 +30,8 @@ MEANT: dict[str, str] = {
     "inspect reserved": "blueque ls --state reserved",
     "inspect scheduled": "blueque ls --state scheduled",
     **dict.fromkeys(("find", "search", "grep"), "blueque ls --text WORDS"),
-    **dict.fromkeys(
-        ("info", "describe", "inspect", "get", "describe task", "get task"), "blueque show ID"
-    ),
+    **dict.fromkeys(("describe", "inspect", "get", "describe task", "get task"), "blueque show ID"),
+    "info": "blueque status, or blueque show ID",
     **dict.fromkeys(
         ("result", "results", "task result", "task results"),
         "blueque show ID, or blueque wait ID, or for many tasks: blueque export",
@@ -181,6 +180,8 @@ OPTIONS: dict[str, dict[str, str]] = {
     "requeue": {"--failed": "use: blueque requeue -q '*' --state failed"},
     "blueque-listener": {
         "--concurrency": "the number of tasks at a time is given with --slots N",
+        "--burst": "use --until-empty",
+        "--with-scheduler": "blueque-scheduler is a program of its own",
         "--queue": "the queue is an argument: blueque-listener QUEUE",
         "-q": "the queue is an argument: blueque-listener QUEUE",
     },

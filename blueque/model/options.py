@@ -107,6 +107,8 @@ class Defaults(NamedTuple):
 
 
 NO_DEFAULTS = Defaults()
+# What options of other queues are called here.
+_MEANT = {"workflow": "group", "depends_on": "after", "job_id": "id", "meta": "context"}
 
 
 def task_fields(
@@ -165,7 +167,7 @@ def require_known(call: str, options: Iterable[str], known: type) -> None:
     names = known.__annotations__
     for option in options:
         if option not in names:
-            meant = " Did you mean group?" if option == "workflow" else ""
+            meant = f" Did you mean {_MEANT[option]}?" if option in _MEANT else ""
             raise TypeError(
                 f"{call}() got an unexpected keyword argument {option!r}; for tasks there are {', '.join(names)}.{meant}"
             )

@@ -191,7 +191,7 @@ def last_words(record: Record | None) -> str:
 def _record_of_hand_back(said: str) -> Record:
     return {
         "status": "failed",
-        "error": said or "handed back",
+        "error": said or "HandBack",
         "error_type": "HandBack",
         "handed_back": True,
     }

@@ -266,7 +266,7 @@ def test_whoever_fails_when_asked_to_stop_has_failed(programs, queue):
 
 
 def test_a_hand_back_without_words_says_what_it_is():
-    assert outcome_record.record_of(HandBack(), is_asked_to_stop=True)["error"] == "handed back"
+    assert outcome_record.record_of(HandBack(), is_asked_to_stop=True)["error"] == "HandBack"
     assert (
         outcome_record.record_of(HandBack())["error"]
         == "HandBack (the task had not been asked to stop)"
