@@ -262,8 +262,9 @@ def test_a_key_a_title_or_a_queue_in_the_place_of_an_id_says_how_to_find_the_tas
     assert "'video' is a queue, not a task" in run(verb, "video").stderr
 
 
-def test_a_queue_that_is_misspelt_says_which_is_meant(run, client, answer):
+def test_a_queue_that_is_misspelt_says_which_is_meant(run, client, answer, redis):
     client.get_queue("render.4k").enqueue(1)
+    protocol.register(redis, "render.4k", NODE, "i1", {"beat_every": 10}, time.time())
 
     assert run("ls", "-q", "rendr.4k").stderr.splitlines()[0].endswith("Did you mean render.4k?")
     assert run("queue", "pause", "rendr.4k").stderr.endswith("yet. Did you mean render.4k?\n")
