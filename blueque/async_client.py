@@ -152,9 +152,7 @@ class AsyncClient:
     async def wait(
         self, ids: str | Iterable[str], timeout: float | None = None, at_least: int | None = None
     ) -> Task | list[Task]:
-        """Wait until a task, or each of several, is complete, failed or cancelled; return them. See
-        `Client.wait`.
-        """
+        """Wait until a task, or each of several, has ended, and return them; see `Client.wait`."""
         wanted = [ids] if isinstance(ids, str) else ids_of(ids)
         ended: dict[str, Task] = {}
         enough = len(set(wanted)) if at_least is None or isinstance(ids, str) else at_least

@@ -34,9 +34,7 @@ class AsyncQueue:
         return f"<AsyncQueue {self.name!r}>"
 
     async def enqueue(self, parameters: Any, **options: Unpack[EnqueueOptions]) -> TaskId:
-        """Put a new task in line and return its id. Options and errors are those of
-        `Queue.enqueue`.
-        """
+        """Put a new task in line and return its id; see `Queue.enqueue`."""
         return await self.call(lambda queue: queue.enqueue(parameters, **options))
 
     async def schedule(

@@ -130,9 +130,7 @@ class ListenerSeen(NamedTuple):
 
     @property
     def lives(self) -> bool:
-        """Return whether it counts as alive: registered as alive, or a member without registration,
-        as 1.0.0 listeners are.
-        """
+        """Return whether it is registered as alive, or a member without registration, as of 1.0.0."""
         return self.is_member if self.state is None else self.state != "dead"
 
 

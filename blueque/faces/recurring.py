@@ -18,9 +18,7 @@ _COUNTS = ("made", "skipped", "missed", "triggered")
 
 
 def facts(seen: ScheduleSeen, hide: Hide) -> Iterator[tuple[str, str]]:
-    """Yield labels and texts: its policies, the options of its tasks, what became of it, and where
-    it was defined.
-    """
+    """Yield labels and texts: its policies, task options, recent occurrences and origin."""
     record = seen.record
     yield "overlap", record.get("overlap", "-")
     within = f", within {span(record['window'])}" if record.get("window") else ""

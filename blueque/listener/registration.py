@@ -123,9 +123,7 @@ class Registration:
             self._offered = self._news["resources"] = resources
 
     def say_stuck(self, stuck: str) -> None:
-        """Let the next beat report a task that SIGKILL does not end, see
-        docs/protocol/placement.md.
-        """
+        """Let the next beat report a task that SIGKILL does not end: docs/protocol/placement.md."""
         self._news["stuck"] = stuck
 
     def announce(

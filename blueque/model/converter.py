@@ -70,9 +70,7 @@ class Types(NamedTuple):
 
 
 def converter_of(kind: Any) -> Converter | None:
-    """Return the converter for an annotation. None: it names only JSON types, and nothing is
-    converted or checked.
-    """
+    """Return the converter for an annotation. None: only JSON types, which stay unchecked."""
     return None if _is_json(kind) else Converter(kind)
 
 

@@ -49,9 +49,7 @@ class Snapshot(NamedTuple):
         return sum(part.last - part.first for part in self.parts)
 
     def slices(self, size: int | None = None, count: int | None = None) -> list[Slice]:
-        """Return the snapshot cut into slices, in order: of at most `size` ids each (50,000), or
-        about `count` slices.
-        """
+        """Return its slices, in order: of at most `size` ids each (50,000), or about `count` slices."""
         if size is None:
             size = SLICE if count is None else max(1, math.ceil(self.rows / max(count, 1)))
         if size < 1:

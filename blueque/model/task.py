@@ -178,7 +178,7 @@ class Task(Generic[R_co]):
 
     @property
     def parameters(self) -> Any:
-        """The parameters: a str as it was, else as from JSON: tuples are lists. Raises
+        """The parameters: a str unchanged, else from JSON (tuples are lists). Raises
         PayloadRefused.
         """
         return self._decoded("parameters")

@@ -187,9 +187,7 @@ class Adoption:
             log.info("%s", error)
 
     def _is_alone(self, task: Task) -> bool:
-        """Return whether the listener of a started task is dead; in another boot or container that
-        takes its lease.
-        """
+        """Return whether a started task's listener is dead; elsewhere, only its lease shows it."""
         state = self._inspector.registration(task.queue or "", task.node or "").get("state")
         return task.status == "started" and state != "alive"
 

@@ -121,9 +121,7 @@ class Duties:
         return bool(self._unwatched())
 
     def take_unwatched(self) -> list[tuple[str, str]]:
-        """Return the tasks of our own lists besides the one we watch, as the last beat saw them,
-        each as (queue, id).
-        """
+        """Return the tasks of our own lists that we do not watch, as the last beat saw them."""
         unwatched, self._held = self._unwatched(), ()
         return unwatched
 

@@ -211,9 +211,7 @@ class Slot:
         return False
 
     def _has_directory(self) -> bool:
-        """Return whether the directory that a SIGHUP of our master enters again still exists: the
-        handlers may be in it.
-        """
+        """Return whether the directory still exists that our master enters again at SIGHUP."""
         try:
             return bool(os.getcwd())
         except OSError:

@@ -189,9 +189,7 @@ class Slots:
         return running, len(self._fork_at) + shown.count(context.NEW)
 
     def forget(self, pid: int) -> float | None:
-        """Forget a child that has ended. Return when it was forked, if it held a slot; None: it is no
-        listener, or only adopts.
-        """
+        """Forget an ended child. Return when it was forked; None: it held no slot."""
         self._places.pop(pid, None)
         if pid in self._replaced:
             self._replaced.remove(pid)

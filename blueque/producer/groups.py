@@ -53,9 +53,7 @@ WHOLE_AT_ONCE = 100  # the same, with parameters and results
 
 
 def end_if_over(redis: Redis, group: str, now: float) -> None:
-    """End a closed group if all its members have ended, and tell the tasks that wait for it. A
-    scheduler does what is left.
-    """
+    """End a closed group whose members have ended, and tell its dependents, as far as possible."""
     try:
         if finish_group(redis, group, now) == "ended":
             settle_group(redis, group, now)

@@ -264,9 +264,7 @@ class Schedule:
         return made
 
     def _make_task(self, definition: Definition, planned: int) -> str | None:
-        """Put the task of a planned time in line and return its id. None: it exists, or was deleted
-        while its id is still in use.
-        """
+        """Make the task of a planned time and return its id. None: the id is in use already."""
         task = id_of_occurrence(self.name, planned)
         fields = occurrences.fields_of_task(self.name, definition, planned)
         fields |= id_fields(int(fields.get("keep", 0)))

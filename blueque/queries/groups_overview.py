@@ -64,9 +64,7 @@ def groups(names: Sequence[str]) -> Reader[Groups]:
 
 
 def _ends(name: str) -> Reader[tuple[dict[str, str], int, int, float | None]]:
-    """Read fields of a group, how many of its tasks have not ended or ended badly, and when the
-    last was added.
-    """
+    """Read fields of a group, its open and its bad members, and when the last was added."""
     record, left, bad, last = yield [
         ("HMGET", keys.group(name), *_OF_GROUPS),
         ("SCARD", keys.open_members(name)),

@@ -194,9 +194,7 @@ def _waits_for_gone(reply: Any) -> bool:
 
 
 class Tasks(NamedTuple):
-    """Tasks by id; the running ones, longest first; when some of these last printed; how long tasks
-    of their queues ran.
-    """
+    """Tasks by id; the longest-running ones; when some last printed; usual run times by queue."""
 
     tasks: Mapping[str, Task]
     running: list[Task]

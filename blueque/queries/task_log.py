@@ -53,9 +53,7 @@ def load(redis: Redis, task: str) -> tuple[list[LogLine], Place]:
 
 
 class News(NamedTuple):
-    """The lines after some places of logs, the places after these, and for each task its status and
-    progress just before.
-    """
+    """Lines after some places of logs, the new places, and each task's status just before."""
 
     lines: list[LogLine]
     places: list[Place]

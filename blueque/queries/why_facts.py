@@ -268,9 +268,7 @@ def _length(queue: str, name: str) -> Reader[tuple[int, int]]:
 
 
 def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]:
-    """Return the listeners of the queue, and those of other queues that share resources or a
-    process with them.
-    """
+    """Return the listeners of the queue, and others that share resources or a process with them."""
     own = [node for node in every if node.queue == queue]
     ids, pools = {node.id for node in own}, {node.pool for node in own}
     return own, [

@@ -227,9 +227,7 @@ class Recovery:
         return orphans
 
     def _may_be_claimed(self, observed: Observed, task: Task, now: float) -> bool:
-        """Return whether a 1.0.0 listener may be about to claim the newest entry, because it
-        removed the dead listener.
-        """
+        """Return whether a 1.0.0 listener, which removed the dead one, may claim the newest entry."""
         is_struck_by_legacy = not observed.registration or "struck" in observed.registration
         is_doubtful = (
             is_struck_by_legacy

@@ -94,9 +94,7 @@ class Program:
             self._scheduler.close()
 
     def _notify(self, seconds: float) -> float:
-        """Report our state to systemd, if it asks for that; return for how many of the seconds it
-        may do without.
-        """
+        """Report our state to systemd if it asks; return how long to wait, at most `seconds`."""
         if not self._notifier.is_wanted:
             return seconds
         state = (

@@ -82,9 +82,7 @@ def outlook(seen: ScheduleSeen, is_utc: bool) -> str:
 
 
 def planned(schedule: Schedule, number: int = NEXT) -> list[float]:
-    """Return the next times at which a task comes; none if the schedule is paused or this version
-    cannot read the rule.
-    """
+    """Return the next times of tasks; none if it is paused or its rule is unreadable."""
     if "at" not in schedule.record or schedule.is_paused:
         return []
     try:

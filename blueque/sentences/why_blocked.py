@@ -48,9 +48,7 @@ def blocked(inquiry: Inquiry) -> Iterator[Reason]:
 
 
 def broken_by(inquiry: Inquiry) -> Reason | None:
-    """Return what helps a task that was cancelled because of another one; None: it was not, or
-    needs nothing.
-    """
+    """Return what helps a task cancelled because of another. None: nothing to do."""
     task, parent = inquiry.task, inquiry.tasks.get(inquiry.task.broken_by or "")
     if parent is None or (task.cancel_reason or "").endswith(" is complete"):
         return None

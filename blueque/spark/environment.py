@@ -41,9 +41,7 @@ def prepare(environ: MutableMapping[str, str], is_local: bool) -> None:
 
 
 def default_master(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return all cores of this machine, or None where Spark is configured: by spark-submit,
-    Connect, or its files.
-    """
+    """Return $MASTER, else all cores of this machine; None if Spark is configured otherwise."""
     if _RUNS_ALREADY & environ.keys() or "--master" in environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return None
     return (
@@ -88,9 +86,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def find_submit(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the path of spark-submit, from SPARK_HOME or pyspark. Raises NotInstalled,
-    InvalidInput.
-    """
+    """Return the path of spark-submit. Raises NotInstalled; InvalidInput for a wrong SPARK_HOME."""
     home = environ.get("SPARK_HOME")
     if not home:
         package = importlib.util.find_spec("pyspark")

@@ -90,9 +90,7 @@ def forget() -> None:
 
 
 def java_process() -> Popen[bytes] | None:
-    """Return the Java process that this process has started. None: there is none, or spark-submit
-    has started it.
-    """
+    """Return the Java process that this process started. None: none, or spark-submit started it."""
     gateway = SparkContext._gateway
     return _java(gateway) if gateway is not None and _is_ours(gateway) else None
 

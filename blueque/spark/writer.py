@@ -112,9 +112,7 @@ def make_writer(target: Target, layout: Layout) -> Writer:
 
 
 class MembersWriter(Writer):
-    """Writes rows whose keys count in a group. Tasks are visible as they are written, and each key
-    makes one task.
-    """
+    """Writes rows whose keys count in a group. Tasks are visible at once; a key makes one task."""
 
     fate = "what was written stays, and counts: enqueue the same again with the same group"
 

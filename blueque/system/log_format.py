@@ -95,9 +95,7 @@ class _OneLine(logging.Formatter):
         return f"{self._get_time(record)} {record.getMessage()}"
 
     def _get_time(self, record: logging.LogRecord) -> str:
-        """Return the local time with the date, because tasks run for days, and with daylight saving
-        an hour may repeat.
-        """
+        """Return the local time with the date: tasks run for days, and an hour may repeat."""
         second = int(record.created)
         if second != self._second:
             moment = datetime.datetime.fromtimestamp(second).astimezone()

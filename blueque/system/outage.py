@@ -13,9 +13,7 @@ log = logging.getLogger("blueque")
 
 
 class _Cause:
-    """An outage since `since`, in monotonic seconds; the duties that it stopped, and the codes of
-    its logged reasons.
-    """
+    """An outage: its start, in monotonic seconds, the stopped duties, and the logged codes."""
 
     def __init__(self) -> None:
         self.since = time.monotonic()

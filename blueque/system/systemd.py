@@ -10,9 +10,7 @@ _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 class Notifier:
-    """Sends to the socket that the environment names. It removes the variables, because tasks must
-    not have them.
-    """
+    """Sends to the socket in the environment; removes its variables, so that no task has them."""
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
         # the variables that were removed

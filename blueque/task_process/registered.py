@@ -94,9 +94,7 @@ class QueueHandler(Generic[P, R]):
         return self._types
 
     def arguments(self, task: RunningTask) -> tuple[Any, ...]:
-        """Return the arguments of the function for a task. Raises InvalidType if the parameters do
-        not fit the annotation.
-        """
+        """Return the arguments of the function. Raises InvalidType if the parameters do not fit."""
         if not self.takes_parameters:
             return (task,)
         given, converter = task.parameters, self.types.parameters

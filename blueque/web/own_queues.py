@@ -211,9 +211,7 @@ def _with_mine(names: Sequence[str], client: Client, site: Site) -> set[str]:
 
 
 def _without_maker(seen: GroupSeen, site: Site) -> GroupSeen:
-    """Return a workflow without its maker, and a group of a call with keys without a queue that is
-    not on the page.
-    """
+    """Return a workflow without its maker; a keyed group without a queue not on the page."""
     made_by = seen.record.get("made_by")
     if made_by is None:
         return seen

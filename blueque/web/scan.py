@@ -18,9 +18,7 @@ KEPT = 600.0  # seconds for which its result is shown
 
 @dataclass(frozen=True)
 class Seen:
-    """A scan of every key. began, ended: in Unix seconds; ended is None while it runs. trouble: why
-    it has no report.
-    """
+    """A scan. began, ended: Unix seconds; ended is None while it runs. trouble: why it failed."""
 
     began: float
     ended: float | None = None

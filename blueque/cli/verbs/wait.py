@@ -246,9 +246,7 @@ def _large_group(patterns: Sequence[str], selection: Selection, is_alone: bool, 
 
 
 def _tell_gone(client: Client, names: Sequence[str]) -> tuple[int, int]:
-    """Say how many tasks of these groups were archived or deleted. Return that number, and how many
-    of them were not complete.
-    """
+    """Say how many tasks of these groups are gone. Return that, and how many were not complete."""
     all_gone = all_bad = 0
     for name in names:
         gone = groups.count_gone(client.connections, name)

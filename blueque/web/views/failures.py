@@ -82,9 +82,7 @@ def kind(visit: Visit) -> Page:
 
 
 def likeness(error: str) -> str:
-    """Return the first line of an error with # for each number, path and quoted word, so that those
-    of many tasks are equal.
-    """
+    """Return an error's first line with # for numbers, paths and quoted words, to compare them."""
     return _VARYING.sub("#", error.strip().partition("\n")[0])
 
 

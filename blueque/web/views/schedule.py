@@ -115,9 +115,7 @@ def _rule(seen: ScheduleSeen) -> str:
 def _with_tasks(
     history: Sequence[Occurrence], visit: Visit
 ) -> list[tuple[Occurrence, str | None, float | None]]:
-    """Return what became of planned times, each with the present state of its task, and its run
-    time in seconds.
-    """
+    """Return occurrences, each with the present state of its task and its run time in seconds."""
     ids = [each.task for each in history if each.task is not None]
     tasks = {task.id: task for task in visit.reader.inspector.tasks(ids)}
     found = [tasks.get(each.task or "") for each in history]

@@ -164,9 +164,7 @@ def _signs(task: Task, signs: Signs) -> Iterator[Sign]:
 
 
 def stack(task: Task, visit: Visit) -> dict[str, Any] | None:
-    """Return the last stack that was requested: its text and time, or why there is none. None:
-    there was no request.
-    """
+    """Return the last requested stack, with its time, or why there is none. None: no request."""
     mark, _, reason = task.fields.get("stack", "").partition(" ")
     if not mark or task.status != "started":
         return None
