@@ -66,8 +66,8 @@ class AsyncClient:
     here, use `call`. A cancelled call leaves nothing behind in the program, but its change may have
     been made. So give a `key` to what you enqueue: a repeated call then makes no second task.
     url, patience, max_bytes, replicas, config: as for `Client`, without options of redis-py.
-    connections: how many calls use Redis at a time; the others wait. All waits together use one
-        more, and each `events` has its own.
+    connections: how many calls use Redis at a time (10); the others wait. All waits together use
+        one more, and each `events` has its own.
     """
 
     def __init__(

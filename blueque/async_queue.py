@@ -69,7 +69,7 @@ class AsyncQueue:
         """Put a task in line for each of the parameters and return how many, or their ids. See
         `Queue.enqueue_many`.
 
-        The event loop goes on between two batches.
+        The event loop goes on between two batches; by default, each has 100 tasks.
         """
         return await self.call(
             lambda queue: queue.enqueue_many(iterable, ids=ids, batch=batch, **options)

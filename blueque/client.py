@@ -511,7 +511,7 @@ class Client:
     ) -> Iterator[pyarrow.RecordBatch]:
         """Yield the tasks of a slice of a snapshot as record batches, oldest first.
 
-        fields: names in `blueque.model.columns.COLUMNS`; None: the default ones. Fewer are faster.
+        fields: names in `blueque.model.columns.COLUMNS`; None: all but `other`. Fewer are faster.
         missing: a deleted or malformed task gives no row ("drop"), or a row with only its id ("null").
         Raises SnapshotGone; NotInstalled without pyarrow; InvalidInput.
         """

@@ -116,7 +116,7 @@ def archive(
         s3://bucket/archive; stores other than S3 require `unverified`.
     older_than: seconds since their end, or text such as "7d".
     limit: the most tasks to move.
-    batch: how many at a time.
+    batch: how many at a time. Default: 250,000.
     engine: what writes the files. Default: pyarrow.
     tell: called often, with an ArchiveProgress.
     by_group: let a new archive have a folder for each group, too.

@@ -236,7 +236,7 @@ class Schedule:
         A planned time never has two tasks. If the call fails, repeat it.
         begin, end: both included; Unix seconds, or a datetime with a time zone.
         overlap: "queue": run one after the other. "allow": run them at the same time.
-        most: refuse if there are more planned times; at most a million.
+        most: refuse if there are more planned times. Default: 1,000; at most a million.
         Raises NoSuchSchedule, also if it is deleted meanwhile; InvalidInput; QueueFull;
             WrongSchedule if `end` is in the future.
         Source: docs/protocol.md, "create".

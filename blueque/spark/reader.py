@@ -75,8 +75,8 @@ def read(
     partitions: about how many; None: one for each 50,000 tasks of a status.
     missing: of a deleted task: "drop": no row. "null": a row with its id only.
     url: as for `blueque.Client`, and for the workers too, wherever they run.
-    keep: how many seconds Redis keeps the ids. A later query fails with SnapshotGone, in Spark's
-        words: call `read` again.
+    keep: how many seconds Redis keeps the ids. Default: an hour. A later query fails with
+        SnapshotGone, in Spark's words: call `read` again.
     schema: of JSON results: the column `result` has this type, and is null where it does not fit.
     Raises InvalidInput, InvalidType, RedisAway.
     """
