@@ -98,7 +98,7 @@ def dependencies_item(others: Dependencies) -> dict[str, Any]:
 
 
 def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
-    """Return the checkpoint of the next attempt, for JSON."""
+    """Return the checkpoint of the next attempt, for JSON. None: there is none."""
     its = signs.checkpoint
     if not its:
         return None

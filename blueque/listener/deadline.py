@@ -30,5 +30,5 @@ class Deadline:
         return time.monotonic() >= self._at
 
     def is_answered(self, connection: Connection) -> bool:
-        """Wait for the answer to a command that waits this long."""
+        """Wait for the answer to a command that waits this long. Return whether it came."""
         return connection.wait(self.seconds + 5)

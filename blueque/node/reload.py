@@ -90,7 +90,7 @@ class Check:
         return choices if isinstance(choices, dict) else None
 
     def poll(self) -> bool:
-        """Call `end` if the child has ended."""
+        """Call `end` if the child has ended. Return whether the program is to be replaced now."""
         if self.pid is None:
             return False
         pid, status = os.waitpid(self.pid, os.WNOHANG)

@@ -173,7 +173,7 @@ class Waiting:
         return ready.difference(own)
 
     def has_answer(self, connection: Connection) -> bool:
-        """Wait for the answer to a command; only briefly once an order has come, because Redis may hang."""
+        """Return whether an answer comes; after an order, wait only briefly: Redis may hang."""
         if connection.wait(PROMPT):
             return True
         before, descriptor = self._orders.now, connection.fileno()
@@ -191,7 +191,7 @@ class Waiting:
         return connection.wait(0)
 
     def has_answer_soon(self, connection: Connection) -> bool:
-        """Wait for an answer that matters less than a beat or an order."""
+        """Return whether an answer comes that matters less than a beat or an order."""
         deadline, before = time.monotonic() + ANSWER_SOON, self._orders.now
         while (left := deadline - time.monotonic()) > 0 and self._orders.now is before:
             if self._poll(left, [connection.fileno()]):

@@ -187,7 +187,7 @@ def align_queue(redis: Redis, queue: str, node: str | None = None) -> None:
 
 
 def align_schedule(redis: Redis, name: str) -> bool:
-    """Make the next time of a schedule, its score and its list of occurrences agree with its record."""
+    """Align the next time, the score and the occurrences of a schedule with its record."""
     key = keys.schedule(name)
 
     def decide(reply: Sequence[str]) -> Verdict[bool]:

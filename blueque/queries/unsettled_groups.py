@@ -55,6 +55,6 @@ def count_waiting(redis: Redis, group: str) -> int:
 
 
 def cancellation(redis: Redis, group: str) -> Cancellation:
-    """Return whether a group was cancelled."""
+    """Return the cancellation of a group."""
     (fields,) = redis.read(("HMGET", keys.group(group), "cancel", "cancelled_by", "cancel_reason"))
     return Cancellation._make(fields)

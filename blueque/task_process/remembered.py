@@ -156,7 +156,7 @@ class Remembered:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how importlib is to load a module that is imported elsewhere."""
+        """Return how importlib is to load a known module. None: as usual."""
         known = self._find(name, sys.path if path is None else path)
         return None if known is None else known.spec
 

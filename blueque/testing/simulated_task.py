@@ -92,7 +92,7 @@ class SimulatedTask(RunningTask):
         return self._spawner if self._spawner is not None else _Notes(self)
 
     def note(self, text: str) -> bool:
-        """Record a note for the history of the task; see `Ended.notes`."""
+        """Record a note for the history of the task, see `Ended.notes`; return whether it did."""
         has_noted = super().note(text)
         if has_noted:
             self.noted.append(one_line(str(text)))

@@ -61,7 +61,7 @@ class Passwords:
         return None if person is None else person.role
 
     def viewer_of(self, name: str, password: str) -> Viewer | None:
-        """Return the viewer with this password. An unknown name takes as long as a wrong password."""
+        """Return the viewer, or None. An unknown name takes as long as a wrong password."""
         person = self._people.get(name)
         known = None if person is None else person.hash
         against = known or next(iter(self.hashes), None)
