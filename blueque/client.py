@@ -526,7 +526,7 @@ class Client:
         """
         if self._address is None or not self._address.is_plain or self._options:
             raise InvalidInput(
-                f"{hide_password(self._url)!r} has options of redis-py, for which no event loop can wait"
+                f"{hide_password(self._url)!r} has options of redis-py, which an AsyncClient does not have"
             )
         self._address.wait_by(waits)
         self._redis.sleep = sleep

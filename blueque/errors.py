@@ -326,8 +326,8 @@ class EventsGone(BluequeError):
 
     def __init__(self, queue: str, place: str) -> None:
         super().__init__(
-            f"the events of queue {queue!r} behind {place} are gone: a queue keeps about 10,000. Read finished tasks with "
-            "blueque.spark.read, or from the archive; then begin a new checkpoint, or go on with failOnDataLoss=false"
+            f"the events of queue {queue!r} after {place} are gone: a queue keeps about 10,000. Read finished tasks with "
+            "blueque.spark.read, or from the archive. Then start a new checkpoint, or continue with failOnDataLoss=false"
         )
         self.queue, self.place = queue, place
 

@@ -110,7 +110,7 @@ def _outcome(feeding: Feeding, job: Job) -> FeedOutcome:
     except BluequeError as error:
         if feeding.has_begun:
             error.add_note(
-                f"blueque: feed {name!r} has done {count(feeding.rows, 'row')}; the same call goes on there"
+                f"blueque: feed {name!r} has done {count(feeding.rows, 'row')}; the same call continues there"
             )
         raise
     took = time.monotonic() - began

@@ -96,6 +96,6 @@ def _require_all(archive: Archive, claim: Claim, files: Sequence[File]) -> None:
         raise ArchiveRefused(
             archive.root,
             f"batch {claim.batch} of queue {claim.queue!r} has {count(rows, 'row')} in its files, and {claim.rows} were "
-            "written: put back what is missing, or go on where the batch was begun; "
+            "written: put back the missing files, or continue where the batch was started; "
             f"if it is lost for good, delete the key {keys.archive(claim.queue)}",
         )

@@ -89,9 +89,7 @@ class FeedChunks:
                 self._require_begun_same(file)
             elif last and file.order < last.split("/"):
                 raise BacklogRefused(
-                    file.name,
-                    None,
-                    f"it comes too late: files are fed in order, and {last} had its turn",
+                    file.name, None, f"it sorts before {last}, which is already being fed"
                 )
         self.ahead = deque(file for file in files if file.name not in self.done)
         self._behind = sum(map(size_of, self.done.values()))
@@ -198,9 +196,7 @@ class FeedChunks:
 
     def _require_same(self, file: BacklogFile, mark: str) -> None:
         if mark_of(file, mark) != mark:
-            raise BacklogRefused(
-                file.name, None, "it has changed since it was fed, or while it was"
-            )
+            raise BacklogRefused(file.name, None, "it has changed since it was fed, or during that")
         self._checked.add(file.name)
 
     def _require_begun_same(self, file: BacklogFile) -> None:

@@ -164,7 +164,7 @@ class SentinelAddress:
             raise reply
         if reply is None:
             raise RedisRefused(
-                f"SENTINEL the Sentinel at {sentinel.place} knows no service {self._service!r}"
+                f"SENTINEL the Sentinel at {sentinel.place} does not know service {self._service!r}"
             )
         host, port = reply
         return f"[{host}]" if ":" in host else host, int(port)

@@ -58,7 +58,7 @@ class Crash:
         wanted = {"started": 1, "adopted": 1, "complete": 1}
         found = {name: counts[name] for name in wanted}
         if (found, task.attempt, task.pid) != (wanted, 1, self._task.pid):
-            raise WentWrong(f"{self._names[task.id]} went on otherwise than it should: {found}")
+            raise WentWrong(f"{self._names[task.id]} did not go on as it should: {found}")
         print(
             f"\n{self._names[task.id]} has lost its listener {_pid(self._task.node)} to kill -9 in mid-task:"
         )

@@ -135,7 +135,7 @@ def _run(demo: Demo, is_kept: bool, has_pipeline: bool) -> None:
     pid = demo.start()
     print(f"  blueque dev  pid {pid}: Redis, scheduler, listener, page, for this demo only")
     print(f"  redis        {demo.url}")
-    print(f"  listener     {SLOTS} slots: so many tasks at a time, a process for each")
+    print(f"  listener     {SLOTS} tasks at a time, each in its own process")
     print(f"  page         {_page(demo)}")
     start = time.time()
     client = Client(demo.url, max_bytes=units.DEFAULT_MAX_BYTES)
@@ -160,18 +160,18 @@ def _run(demo: Demo, is_kept: bool, has_pipeline: bool) -> None:
         _print_invitation(demo)
         demo.pause(None)
     what = "All of this but the report" if has_pipeline else "All of this"
-    print(f"\n{what} is thrown away now. To play with it: bin/demo --keep", flush=True)
+    print(f"\n{what} is deleted now. To keep it: bin/demo --keep", flush=True)
 
 
 def _page(demo: Demo) -> str:
     if demo.page is None:
-        return "left out, for its packages are missing: pip install '.[web]'"
+        return "left out, as its packages are missing: pip install '.[web]'"
     return demo.page[0]
 
 
 def _run_pipeline(demo: Demo) -> None:
     """Run the second part, a program of its own, which needs Java."""
-    print("\nThe same as a pipeline: Spark finds the work, and archives what comes of it.")
+    print("\nThe same as a pipeline: Spark finds the work, and archives the results.")
     sys.stdout.flush()
     words = [demo.url, str(demo.directory), str(Path.cwd() / REPORT)]
     pipeline = Program(

@@ -62,7 +62,7 @@ def print_redis(url: str, queue: str, ended: Mapping[str, Task]) -> None:
     port = urlsplit(url).port or 0
     largest = keys.task(_rank(ended)[0].id)
     failed = next(keys.task(task.id) for task in ended.values() if task.status == "failed")
-    print("\nThe same in Redis, which anybody can ask:")
+    print("\nThe same in Redis, as any program can read it:")
     for words in (
         ("LLEN", keys.complete(queue)),
         ("LLEN", keys.failed(queue)),

@@ -160,7 +160,7 @@ class Session:
                 )
                 return 1
             if not self._asked and sources.has_changed() and "listener" in self._programs:
-                self._say("A file has changed: the listener starts anew.")
+                self._say("A file has changed: the listener restarts.")
                 self._programs["listener"].send_signal(signal.SIGHUP)
 
     def _redis_has_ended(self) -> bool:
@@ -169,7 +169,7 @@ class Session:
         if code is not None:
             self._say(
                 f"Redis has ended by itself ({process.describe(code)}): see {DIRECTORY}/redis.log. "
-                "All else ends too. Start it again: blueque dev"
+                "Everything else ends too. Start it again: blueque dev"
             )
         return code is not None
 
@@ -183,7 +183,7 @@ class Session:
         if number == signal.SIGHUP:  # the terminal is gone, so no second Ctrl-C can come
             self._asked += 1
         if self._asked > 1:
-            self._say("The running tasks are ended as their policies say.")
+            self._say("The running tasks are stopped; their retry policies apply.")
             return True
         running = self._running()
         if running:

@@ -104,7 +104,9 @@ class Then(Outcome, Generic[R_co]):
             raise InvalidInput(f"{why}; {how}")
         require_room(records, MOST_AT_THE_END)
         if any("group" in record.options for record in records):
-            raise InvalidInput("no task joins a group with the end of another; use task.spawn")
+            raise InvalidInput(
+                "a task that is made at the end of another joins no group; use task.spawn"
+            )
         return records
 
 

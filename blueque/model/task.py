@@ -168,7 +168,7 @@ class Task(Generic[R_co]):
         Raises InvalidInput for any other task; else as `Client.wait`.
         """
         if self._wait is None:
-            raise InvalidInput(f"task {self.id} does not know its client: client.wait({self.id!r})")
+            raise InvalidInput(f"task {self.id} has no client: use client.wait({self.id!r})")
         return self._wait(self.id, timeout)
 
     status = _Field[Status](

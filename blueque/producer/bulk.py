@@ -206,7 +206,7 @@ class ManyTasks:
             )
         terms = _terms(wait, keep, options.get("hold")) if has_ledger else None
         if terms is None and options.get("hold") is not None:
-            raise InvalidInput("hold is for the tasks of a group that have keys: give both")
+            raise InvalidInput("hold needs group and keys")
         start = self._start(options, self._start_within)
         kept = require_keep(DEFAULT_KEEP if keep is None else keep)
         fields = self._fields(options)

@@ -141,7 +141,7 @@ def _change(
     wanted = definition.as_stored(name, record).fields()
     if not record:
         if definition.rule.next_after(now) is None:
-            error = InvalidInput("until: it is past, and nothing would come of a new schedule")
+            error = InvalidInput("until: it is past, so a new schedule would make no task")
             raise refused_schedule(path, name, error)
         return Change(name, "new", definition)
     require_origin(name, record, ORIGIN)

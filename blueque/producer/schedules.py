@@ -250,7 +250,7 @@ class Schedule:
         definition = self.definition
         times = self.planned_between(first, last, most + 1)
         if len(times) > most:
-            raise InvalidInput(f"more than {most} planned times lie between; give most=")
+            raise InvalidInput(f"more than {most} planned times; pass most=")
         if overlap == "queue":
             options = with_lock(definition.options, lock_of(self.name))
             definition = definition._replace(options=options)

@@ -177,7 +177,7 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
         found, now = required(name, reply), time_of(clock)
         definition, tasks = Definition.of(found), _Before.of(seen, states)
         if {field: found[field] for field in _Before._fields if field in found} != seen:
-            raise WrongSchedule(name, "a task has come of it just now; try again")
+            raise WrongSchedule(name, "it has just made a task; try again")
         overlap = None if is_forced else _overlap(definition, tasks)
         if overlap is not None:
             other = overlap.task
@@ -228,7 +228,7 @@ def _overlap(definition: Definition, tasks: _Before) -> _Overlap | None:
     if not current.is_open or definition.overlap == "allow":
         return None
     if definition.overlap == "skip":
-        return _Overlap(current, 'overlap = "skip" lets none come beside it')
+        return _Overlap(current, 'overlap = "skip" allows no second task')
     needs = parse_needs(current.needs or "")
     if needs is None or needs.lock != definition.lock:
         why = "it was made without the lock that keeps it apart from the next"
@@ -236,7 +236,7 @@ def _overlap(definition: Definition, tasks: _Before) -> _Overlap | None:
     # A task that waits for its next attempt does not hold the lock, so `current` may have begun.
     waiting = current if current.status != "started" else before
     if waiting.is_open:
-        return _Overlap(waiting, 'overlap = "queue" lets one wait at a time')
+        return _Overlap(waiting, 'overlap = "queue" allows one waiting task')
     return None
 
 

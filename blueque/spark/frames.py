@@ -62,7 +62,7 @@ def require_stable(frame: DataFrame, keys: Sequence[str]) -> None:
                 makers[made[2]] = used[0]
                 if made[1] in keys:
                     raise InvalidInput(
-                        f"key: column {made[1]!r} is made by {used[0]}, anew each time that Spark computes "
+                        f"key: column {made[1]!r} is made by {used[0]}, again each time that Spark computes "
                         "the frame, so a second try would make other tasks: name columns of your data"
                     )
 

@@ -94,8 +94,7 @@ def freeze(wish: Wish) -> list[Slice]:
     if unknown:
         names = ", ".join(map(repr, unknown))
         log.warning(
-            "Redis knows no queue %s: a table of its tasks has no rows until tasks are enqueued there",
-            names,
+            "Redis has no queue %s: its table has no rows until tasks are enqueued there", names
         )
     return list(snapshot.slices(count=wish.partitions))
 

@@ -567,7 +567,7 @@ def test_rows_that_are_fed_and_rows_that_are_left_out_are_two_numbers(feed, tmp_
             lambda path: (path / "b.jsonl").unlink(),
             "b.jsonl: it is gone, and only 3 of its rows are fed",
         ),
-        (lambda path: lines(path / "a0.jsonl", [{"n": 0}]), "a0.jsonl: it comes too late"),
+        (lambda path: lines(path / "a0.jsonl", [{"n": 0}]), "a0.jsonl: it sorts before"),
     ],
 )
 def test_a_backlog_that_is_not_what_it_was_is_refused(feed, few, cli, monkeypatch, change, why):

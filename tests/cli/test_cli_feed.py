@@ -261,12 +261,12 @@ def test_a_bad_row_is_named_with_what_can_be_done(run, programs, cli):
         (
             "b.jsonl",
             lambda path: path.with_name("a0.jsonl").write_text("1\n"),
-            "a0.jsonl: it comes too late: files are fed in order, and b.jsonl had its turn",
+            "a0.jsonl: it sorts before b.jsonl, which is already being fed",
         ),
         (
             "b.jsonl",
             lambda path: path.with_name("a.jsonl").write_text("1\n"),
-            "a.jsonl: it has changed since it was fed, or while it was",
+            "a.jsonl: it has changed since it was fed, or during that",
         ),
         (
             "b.parquet",
@@ -305,7 +305,7 @@ def test_a_signal_ends_it_between_two_steps_and_the_same_command_goes_on(
     program.send(number)
 
     assert program.wait() == code
-    assert program.log.endswith("Stopped after 600 rows. The same command goes on from there.\n")
+    assert program.log.endswith("Stopped after 600 rows. The same command continues from there.\n")
     assert cli.hget(FEED, "token") is None
     program = run("--window", "2000")
     assert program.code == 0 and "900 rows fed" in program.printed

@@ -260,7 +260,7 @@ def test_it_goes_on_when_redis_has_been_away(on_screen, own_server, environ):
     seen.shows("the last status:", "No queues yet")
     own_server.start()
 
-    until(lambda: "the last picture" not in seen.shows("No queues yet"), what="a new picture")
+    until(lambda: "the last status" not in seen.shows("No queues yet"), what="a new picture")
     assert seen.leave(b"q") == 0
 
 

@@ -109,7 +109,7 @@ def test_a_change_after_a_failover_is_made_at_the_new_primary_once(client, servi
             "no Sentinel answers: 127.0.0.1:1: .*refused; 127.0.0.1:2: ",
         ),
         ("redis+sentinel://{silent}/gpu", RedisAway, "no Sentinel answers: {silent}: gave up"),
-        ("{url}", RedisRefused, "knows no service 'other'"),
+        ("{url}", RedisRefused, "does not know service 'other'"),
         ("{url}x", RedisRefused, "the Sentinel at {sentinel} refused: WRONGPASS"),
         (
             "redis+sentinel://{server}/gpu",

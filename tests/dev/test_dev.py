@@ -131,7 +131,7 @@ def test_a_changed_file_counts_from_the_next_task_on(dev, tmp_path):
     assert outcome(running.client, task, 60).result == 1
 
     (tmp_path / "work.py").write_text(WORK.replace("return value", "return [value, 'new']"))
-    running.read("the listener starts anew")
+    running.read("the listener restarts")
 
     def new():
         task = running.client.get_queue("quick").enqueue(2)

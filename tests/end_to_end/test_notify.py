@@ -154,7 +154,7 @@ def test_a_scheduler_is_ready_and_gives_signs_in_time(programs, systemd, names):
     until(lambda: systemd.hear().count("WATCHDOG=1") >= 4, what="four signs")
     assert time.monotonic() - before < 30  # not only at the looks, which are a minute apart
     scheduler.send(signal.SIGHUP)
-    scheduler.says("the new configuration holds")
+    scheduler.says("the new configuration is in effect")
     heard = len(systemd.hear())
     until(lambda: systemd.hear()[heard:].count("WATCHDOG=1") >= 4, what="signs after SIGHUP")
     scheduler.send(signal.SIGTERM)

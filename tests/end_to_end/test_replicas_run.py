@@ -106,7 +106,7 @@ def test_a_task_that_its_listener_takes_to_its_new_name_unconfirmed_is_not_let_g
     let_go(programs)
 
     assert ended(programs.client, task.id).node == renamed != task.node
-    assert "leaving it alone" not in listener.log
+    assert "no longer watching it" not in listener.log
     assert len(ledger(programs, task.id)) == 1
 
 

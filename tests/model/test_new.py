@@ -91,7 +91,10 @@ def test_more_than_an_end_can_make_is_refused():
         ([New("parts", "", key="a"), New("other", "", key="a")], "have the same key"),
         ([New("parts", "", key="a", after=map(str, range(101)))], "wait for more than 100 others"),
         ([New("parts", "x" * 2**20, key=n) for n in range(5)], "more than 4,194,304 bytes"),
-        ([New("parts", "", key="a", group="g")], "no task joins a group with the end of another"),
+        (
+            [New("parts", "", key="a", group="g")],
+            "a task that is made at the end of another joins no group",
+        ),
     ):
         with pytest.raises(InvalidInput, match=words):
             Then("done", tasks).records(TASK)

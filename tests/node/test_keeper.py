@@ -462,7 +462,7 @@ def test_a_task_that_another_listener_has_adopted_is_not_left_by_the_next_task(h
     hasty.listener("work:run", *pace)
     has_moved(hasty.client, task)
     os.kill(slot, signal.SIGCONT)
-    listener.says("leaving it alone")
+    listener.says("no longer watching it")
 
     following = begin(hasty, "wait")
     os.kill(keeper_of(slot), signal.SIGKILL)

@@ -258,7 +258,7 @@ def test_results_of_a_group_are_collected_once_and_not_before_all_are_there(
         client.group("never").collected()
     with pytest.raises(InvalidInput, match="the group itself is kept for '1d' after its end"):
         queue.enqueue_many(KEYS, keys=KEYS, group="n3", hold="2d", keep="1d")
-    with pytest.raises(InvalidInput, match="hold is for the tasks of a group that have keys"):
+    with pytest.raises(InvalidInput, match="hold needs group and keys"):
         queue.enqueue_many(KEYS, keys=KEYS, hold="2d")
 
 

@@ -62,7 +62,7 @@ def test_a_call_whose_answer_was_lost_knows_that_it_has_made_the_task(proxy):
     "own", ["", "-a", ".a", "a b", "a/b", "ä", "a\n", "x" * 201, "a@1", "group a"]
 )
 def test_other_ids_are_refused(make, cli, own):
-    with pytest.raises(InvalidInput, match="is no id of a task"):
+    with pytest.raises(InvalidInput, match="is not a task id"):
         make("in", id=own)
 
     assert not cli.exists(keys.task(own))

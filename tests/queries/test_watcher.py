@@ -69,7 +69,7 @@ def test_a_copy_of_a_task_is_without_its_client(client, queue, copied):
     task = copied(client.get_task(queue.enqueue("in")))
 
     assert task.parameters == "in"
-    with pytest.raises(InvalidInput, match="does not know its client"):
+    with pytest.raises(InvalidInput, match="has no client"):
         task.wait()
     with pytest.raises(InvalidInput):
         Task("made by hand", {}).wait()

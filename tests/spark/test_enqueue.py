@@ -382,7 +382,7 @@ def test_a_write_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what
 )
 def test_a_key_that_spark_makes_anew_with_each_try_is_refused(df, client, enqueue, key, maker):
     made = df.withColumn("id", key()).where("frame < 100").select("scene", F.col("id").alias("n"))
-    words = f"is made by {maker}, anew each time that Spark computes the frame"
+    words = f"is made by {maker}, again each time that Spark computes the frame"
 
     for frame, name in ((made, "n"), (made.cache(), ["scene", "n"]), (df, key())):
         with pytest.raises(InvalidInput, match=words):

@@ -99,7 +99,7 @@ def test_events_that_are_gone_are_an_error_unless_the_stream_may_lose_some(
     parts = reader.partitions(start, finish)
     cli.xtrim(events, minid=finish[Q], approximate=False)
 
-    with pytest.raises(EventsGone, match=r"'video' behind .* are gone: .* begin a new checkpoint"):
+    with pytest.raises(EventsGone, match=r"'video' after .* are gone: .* start a new checkpoint"):
         reader.partitions(start, finish) if at == "before" else [*reader.read(parts[0])]
     assert len(rows(lenient, start, finish)) == 1
     assert "goes on without them" in caplog.text

@@ -292,7 +292,7 @@ def test_a_queue_that_redis_does_not_know_is_named_in_a_warning(spark, url, capl
         assert bs.read(spark, ["render", "rendr", "r\x1b"], url=url).count() == 3
 
     assert [record.getMessage() for record in caplog.records] == [
-        "Redis knows no queue 'rendr', 'r\\x1b': a table of its tasks has no rows until tasks are enqueued there"
+        "Redis has no queue 'rendr', 'r\\x1b': its table has no rows until tasks are enqueued there"
     ]
 
 

@@ -194,7 +194,7 @@ def _print_text(outcome: FeedOutcome, rows_before: int, source: str) -> None:
     bad = f"; {printing.count(outcome.skipped, 'bad row')} skipped" if outcome.skipped else ""
     if not outcome.is_finished:
         printing.talk(
-            f"Stopped after {_rows(outcome.rows)}{bad}. The same command goes on from there."
+            f"Stopped after {_rows(outcome.rows)}{bad}. The same command continues from there."
         )
     elif outcome.fed or outcome.skipped:
         rate = outcome.fed / max(outcome.seconds, 0.001)
