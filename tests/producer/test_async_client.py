@@ -251,7 +251,9 @@ def test_several_tasks_come_in_the_order_in_which_they_were_named(url, client, c
             nothing = await waiting.wait([]), await waiting.wait([two], at_least=0)
             end(cli, two)
             both = await waiting.wait((three, two), timeout=15, at_least=7)
-            return some, nothing, both, await waiting.wait(one, timeout=0)
+            first = await waiting.wait(one, timeout=0)
+            assert await waiting.call(lambda blocking: blocking.patience) == 5
+            return some, nothing, both, first
 
     some, nothing, both, first = asyncio.run(program())
     assert [task.id for task in some] == [three, one, three]
@@ -440,31 +442,46 @@ def test_a_call_that_is_cancelled_while_it_connects_closes_its_socket(url, monke
     assert [connected.fileno() for connected in sockets] == [-1]
 
 
-def next_answer(monkeypatch):
-    """Return an event that is set when something waits for an answer of Redis."""
-    loop, awaits = asyncio.get_running_loop(), asyncio.Event()
-    add_reader = loop.add_reader
-    monkeypatch.setattr(loop, "add_reader", lambda *args: awaits.set() or add_reader(*args))
-    return awaits
+def look(blocking, task_id, kept):
+    """Keep the client, so that its connection is closed and not only forgotten."""
+    kept.append(blocking)
+    return blocking.get_task(task_id)
+
+
+def next_wait(monkeypatch, name="add_reader"):
+    """Return an event that is set when something waits for a socket, to read an answer from it."""
+    loop, waits = asyncio.get_running_loop(), asyncio.Event()
+    wait = getattr(loop, name)
+    monkeypatch.setattr(loop, name, lambda *arguments: waits.set() or wait(*arguments))
+    return waits
 
 
 def test_a_client_closes_at_once_while_it_waits_for_an_answer(own_server, monkeypatch):
+    kept = []
+
     async def program():
         async with AsyncClient(own_server.url, patience=30) as waiting:
             task_id = await waiting.get_queue("video").enqueue("in")
             wait, waiters = asyncio.ensure_future(waiting.wait(task_id)), waiters_of(waiting)
             await until(lambda: waiters.ends.has_looked, "it rests")
             with stopped(own_server):
-                awaits = next_answer(monkeypatch)
+                awaits = next_wait(monkeypatch)
                 waiters.begin({"another": "pending"}, asyncio.Queue())  # so it looks again
                 await awaits.wait()
+                call = asyncio.ensure_future(waiting.call(look, task_id, kept))
+                await until(lambda: kept, "it has begun")
                 async with asyncio.timeout(AWAY):
                     await waiting.close()
                 assert waiters.watching is None
             with pytest.raises(RedisAway, match="the client was closed"):
                 await wait
+            waiters.begin({task_id: "pending"}, told := asyncio.Queue())
+            return await call, told.get_nowait()
 
-    asyncio.run(program())
+    task, error = asyncio.run(program())
+    assert task.status == "pending" and isinstance(error, RedisAway)
+    with redis_py.Redis.from_url(own_server.url) as another:
+        assert connections(another) == 0
 
 
 def test_a_cancelled_call_takes_no_answer_of_the_next_one(own_server, monkeypatch):
@@ -473,7 +490,7 @@ def test_a_cancelled_call_takes_no_answer_of_the_next_one(own_server, monkeypatc
             queue = waiting.get_queue("video")
             first = await queue.enqueue("first")
             with stopped(own_server):
-                awaits = next_answer(monkeypatch)
+                awaits = next_wait(monkeypatch)
                 asked = asyncio.ensure_future(waiting.get_task(first))
                 await awaits.wait()  # it has been sent, and nothing answers
                 asked.cancel()
@@ -553,7 +570,11 @@ def test_a_refused_try_pauses_without_holding_up_the_loop(monkeypatch):
                 call = asyncio.ensure_future(waiting.get_task("any"))
                 await asyncio.sleep(AWAY)
                 call.cancel()
-            return stalls
+            await asyncio.wait({call})
+        async with AsyncClient(f"redis://localhost:{port}", patience=0.1) as impatient:
+            with pytest.raises(RedisAway, match="no Redis at"):
+                await impatient.get_queue("video").enqueue("in")
+        return stalls
 
     goes_on(asyncio.run(program()))
 
@@ -589,15 +610,11 @@ def test_each_event_loop_has_connections_of_its_own(url, client, cli):
 def test_what_waits_anew_while_the_client_closes_is_told(url, client, cli):
     task_id, kept = client.get_queue("video").enqueue("in"), []
 
-    def look(blocking):
-        kept.append(blocking)  # so that its connection is closed, not forgotten
-        return blocking.get_task(task_id)
-
     async def program():
         waiting = AsyncClient(url)
         first = asyncio.ensure_future(waiting.wait(task_id))
         await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
-        call = asyncio.ensure_future(waiting.call(look))
+        call = asyncio.ensure_future(waiting.call(look, task_id, kept))
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(waiting.close())
         await asyncio.sleep(0)
@@ -609,7 +626,7 @@ def test_what_waits_anew_while_the_client_closes_is_told(url, client, cli):
         await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
         end(cli, task_id)
         ended = await second
-        await waiting.call(look)
+        await waiting.call(look, task_id, kept)
         await waiting.close()
         return ended
 
@@ -635,18 +652,6 @@ def test_a_lost_connection_is_opened_again_and_waits_go_on(url, client, cli, pro
     again, ended = asyncio.run(program())
     assert client.get_task(again).status == "pending"
     assert ended.status == "complete"
-
-
-def test_redis_that_is_not_there_is_an_error_after_the_patience():
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-
-    async def program():
-        async with AsyncClient(f"redis://127.0.0.1:{port}", patience=0.1) as waiting:
-            with pytest.raises(RedisAway, match="no Redis at"):
-                await waiting.get_queue("video").enqueue("in")
-
-    asyncio.run(program())
 
 
 def test_the_trace_of_the_caller_goes_with_the_task(url, client, monkeypatch):
@@ -685,7 +690,7 @@ def test_the_primary_is_found_behind_sentinel_and_again_after_a_failover(sentine
         assert primary.exists(f"blueque_task_{second}")
 
 
-def test_a_unix_socket_and_tls_are_waited_for_as_well(tmp_path: Path):
+def test_a_unix_socket_and_tls_are_waited_for_as_well(tmp_path: Path, monkeypatch):
     from authority import Authority
 
     authority = Authority(tmp_path)
@@ -697,15 +702,21 @@ def test_a_unix_socket_and_tls_are_waited_for_as_well(tmp_path: Path):
     options += ("--tls-key-file", key, "--tls-ca-cert-file", authority.file)
     text = "y" * (2 << 20)
 
-    async def program(url):
+    async def program(server, url):
         async with AsyncClient(url, max_bytes=4 << 20) as waiting:
-            task_id = await waiting.get_queue("video").enqueue(text)
+            queue, is_unix = waiting.get_queue("video"), url.startswith("unix")
+            await queue.enqueue("first")  # draws the id of the next one, too
+            with stopped(server):  # of this text, a unix socket takes a part at once
+                full = next_wait(monkeypatch, "add_writer" if is_unix else "add_reader")
+                call = asyncio.ensure_future(queue.enqueue(text))
+                await asyncio.wait_for(full.wait(), 15)
+            task_id = await call
             wait = asyncio.ensure_future(waiting.wait(task_id))
             await until(lambda: waiters_of(waiting).ends.has_looked, "it waits")
-            await waiting.get_queue("video").cancel(task_id)
+            await queue.cancel(task_id)
             return (await wait).parameters
 
-    with running_server(*map(str, options), "--tls-auth-clients", "no"):
+    with running_server(*map(str, options), "--tls-auth-clients", "no") as server:
         tls = f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority.file}"
         for url in (f"unix://{path}", tls):
-            assert asyncio.run(program(url)) == text
+            assert asyncio.run(program(server, url)) == text
