@@ -1,8 +1,8 @@
 """Move the jobs of an RQ queue to Blueque, also scheduled ones, each exactly once.
 
 'video.encode(film, size)=encode' moves the jobs of video.encode to the queue encode, with the
-parameters {"film": ..., "size": ...}: name the positional arguments. The program lists what it
-cannot move, and leaves it. You can end it at any time and run it again.
+parameters {"film": ..., "size": ...}: name the positional arguments. The program names each job
+that it cannot move, and leaves it. You can end it at any time and run it again.
 """
 
 import io
@@ -18,6 +18,7 @@ import redis
 import blueque
 
 UNKNOWN = r"(success|failure|stopped)_callback_name|webhooks|repeats_left|rate_limit_key"
+DEFAULT_TIMEOUT = 180  # RQ gives it to each job that has none of its own
 
 
 class Plain(pickle.Unpickler):
@@ -38,14 +39,16 @@ def main(functions, url, queue, dry_run):
         raise click.UsageError("Write each as 'video.encode(film, size)=encode'.")
     names = {word[1]: (word[3], re.findall(r"\w+", word[2] or "")) for word in words}
     rq, client = redis.Redis.from_url(url), blueque.Client()
+    ours, report = f"to-blueque:{queue}", Counter()
     if rq.exists(f"rq:scheduler-lock:{queue}"):
         raise click.ClickException("RQ's scheduler runs: stop the workers with --with-scheduler.")
-    ours, report = f"to-blueque:{queue}", Counter()
+    if not rq.sismember("rq:queues", f"rq:queue:{queue}") and not rq.exists(ours):
+        raise click.UsageError(f"RQ has no queue {queue} in this Redis.")
     for source, job, eta in jobs(rq, queue):
         try:
             task = translated(rq, job, eta, names, client)
         except ValueError as why:  # an InvalidInput of Blueque among them
-            report[f"left: {why}"] += 1
+            print(f"left {job}, {description(rq, job)}: {why}")
             continue
         if dry_run:
             report[f"to move to {task['queue']}"] += 1
@@ -53,8 +56,9 @@ def main(functions, url, queue, dry_run):
             take(rq, source, job, ours, json.dumps(task))
     if not dry_run:
         finish(rq, client, ours, report)
-    report["left: it waits for other jobs"] = rq.zcard(f"rq:deferred:{queue}")
-    for line, number in (+report).items():  # those above 0
+    for job in map(bytes.decode, rq.zrange(f"rq:deferred:{queue}", 0, -1)):
+        print(f"left {job}, {description(rq, job)}: it waits for other jobs")
+    for line, number in report.items():
         print(number, line)
 
 
@@ -65,29 +69,40 @@ def jobs(rq, queue):
     yield from ((later, job.decode(), eta) for job, eta in rq.zrange(later, 0, -1, withscores=True))
 
 
+def description(rq, job):
+    """Return the call of a job, as RQ describes it."""
+    return (rq.hget(f"rq:job:{job}", "description") or b"no description").decode()
+
+
+def loaded(data):
+    """Return what RQ has written as a pickle or as JSON."""
+    return json.loads(data) if data[:1] in (b"[", b"{") else Plain(io.BytesIO(data)).load()
+
+
 def translated(rq, job, eta, names, client):
     """Return the task that a job becomes. Raises ValueError if it cannot be moved."""
     fields = {field.decode(): value for field, value in rq.hgetall(f"rq:job:{job}").items()}
     if "data" not in fields:
-        raise ValueError(f"{job} has expired")
-    data = zlib.decompress(fields["data"])
-    is_json = data.startswith(b"[")
-    name, instance, args, kwargs = json.loads(data) if is_json else Plain(io.BytesIO(data)).load()
+        raise ValueError("it has expired")
+    name, instance, args, kwargs = loaded(zlib.decompress(fields["data"]))
     if name not in names or instance is not None:
-        raise ValueError(f"{name}: it is not on the command line, or is a method")
+        raise ValueError(f"{name} is not on the command line, or is a method")
     queue, arguments = names[name]
     if unknown := [field for field in fields if re.fullmatch(UNKNOWN, field) and fields[field]]:
-        raise ValueError(f"{name}: it has {', '.join(unknown)}")
+        raise ValueError(f"it has {', '.join(unknown)}")
     if rq.exists(f"rq:job:{job}:dependents"):
-        raise ValueError(f"{name}: other jobs wait for it")
+        raise ValueError("other jobs wait for it")
     if len(args) > len(arguments):
-        raise ValueError(f"{name}: it has more positional arguments than are named")
+        raise ValueError("it has more positional arguments than are named")
     if client.get_task(job).status is not None:
-        raise ValueError(f"Blueque has a task {job} already")
+        raise ValueError("Blueque has a task with this id already")
     parameters = dict(zip(arguments, args, strict=False)) | kwargs
-    limit, ttl = (max(0, int(fields.get(field, 0))) or None for field in ("timeout", "ttl"))
-    options = {"eta": eta, "time_limit": limit, "start_within": ttl}
+    timeout, ttl = int(fields.get("timeout", 0)), rq.ttl(f"rq:job:{job}")
+    limit = timeout if timeout > 0 and timeout != DEFAULT_TIMEOUT else None
+    options = {"eta": eta, "time_limit": limit, "start_within": ttl if ttl > 0 else None}
     options |= {"tags": ["from-rq"], "keep": "30d"}
+    if "meta" in fields:
+        options["context"] = loaded(fields["meta"])
     client.get_queue(queue).new_task(parameters, **options)  # refuses what enqueue would refuse
     known = "id" if re.fullmatch(r"[0-9A-Za-z][\w-]{0,199}", job, re.A) else "key"
     return {"queue": queue, "parameters": parameters, "options": options | {known: job}}
