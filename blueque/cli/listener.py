@@ -108,9 +108,9 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     blueque-listener urgent normal night --handler mypackage.tasks:work
     blueque-listener render.4k=100 ingest=5 --handler mypackage.tasks:work
 
-    With several queues, each slot takes one task at a time: from the first queue that has work (--select ordered), from
-    each queue in turn (round-robin), or from a queue drawn with a chance in proportion to its WEIGHT (lottery, the
-    default if a weight is given). For a queue whose name contains =, add a weight: a=x=1.
+    With several queues, each slot takes one task at a time, from the first queue that has work (--select ordered), or
+    from each queue in turn (round-robin). With lottery, the default if a weight is given, it draws a queue by WEIGHT.
+    For a queue whose name contains =, add a weight: a=x=1.
 
     A handler can name its queue itself, with @blueque.handler("video.encode") above the function. --module imports it.
     Every option can also be set in the environment (--max-runtime is BLUEQUE_MAX_RUNTIME) or in blueque.toml, and some

@@ -36,7 +36,7 @@ def graph(invocation: Invocation, name: str, as_dot: bool) -> None:
 
     Above the task are the tasks that it waits for, and indented below each of these, the tasks that it waits for in
     turn. Below the task are the tasks that still wait for it. The word after a task is the condition: any (it must end
-    in any way) or not_ok (it must fail); without a word, it must complete. More than 5 tasks of one queue are one
+    in any way) or not_ok (it must fail). Without a word, it must complete. More than 5 tasks of one queue are one
     line.
 
     At most 200 lines are printed, and 20 levels and 1,000 tasks in each direction are read.

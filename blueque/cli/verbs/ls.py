@@ -95,8 +95,8 @@ def ls(
     cannot go on: they wait for a task that failed, was cancelled or is gone. NOTE names that task, and `blueque why`
     says what to do.
 
-    Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their turn; the others by
-    FOR, their time in the state, longest first.
+    Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their turn. Others are sorted
+    by FOR, the time in their state, longest first.
 
     With --key, --group, --tag, --schedule, --error-type or --text, and without --state, tasks in all states are
     listed.

@@ -136,8 +136,8 @@ def set_settings(invocation: Invocation, pattern: str, words: Sequence[str]) -> 
     that do not fit are refused; with discard=oldest, the oldest make room.
 
     The other names are weight, retry, time_limit, stall_limit, memory_limit, grace, lead, retention.complete,
-    retention.failed and retention.cancelled, with values as in [queues.X] of blueque.toml; false means no retry or no
-    limit. docs/configuration.md explains which source wins, and `blueque config -q QUEUE` shows the result.
+    retention.failed and retention.cancelled. Their values are as in [queues.X] of blueque.toml; false means no retry
+    or no limit. docs/configuration.md explains which source wins, and `blueque config -q QUEUE` shows the result.
 
     Listeners apply a setting within a beat, 10 s; listeners of 1.0.0 ignore it. Limits apply to attempts that start
     afterwards. A retry policy also applies to running tasks: you allow them to run again.
@@ -227,9 +227,9 @@ def forget(invocation: Invocation, pattern: str, is_sure: bool) -> None:
     blueque queue forget video.encdoe
     blueque queue forget 'test.*'
 
-    A queue stays if it has a task in any state, a listener, a feed, or an unfinished archive batch; then the exit code
-    is 5. A new task creates the queue again. If a pattern matches several queues, it asks first, and forgets the empty
-    ones.
+    A queue stays if it has a task in any state, a listener, a feed, or an unfinished archive batch. The exit code is
+    then 5. A new task creates the queue again. If a pattern matches several queues, it asks first, and forgets the
+    empty ones.
     """
     client = invocation.client()
     names = queues_matching(client.get_inspector().queues(), [pattern])

@@ -37,7 +37,7 @@ def stack(invocation: Invocation, prefix: str) -> None:
     that have not changed since it started. Blueque's own frames below the handler are left out.
 
     The task runs on. It must be a Python handler, not a program of --exec. It may run on any host. The full traceback
-    is also written to its log. The exit code is 5 if the task does not run or is a program, and 124 if its listener
+    is also written to its log. The exit code is 5 if the task does not run or is a program. It is 124 if its listener
     has not answered within 10 s.
     """
     client = invocation.client()
