@@ -45,8 +45,10 @@ def progress_words(task: Task) -> str | None:
 
 def with_share(told: str) -> str:
     """Return a reported progress, safe for a terminal, with the share if it is not in the words."""
-    text, share = readable(told), read_progress(told).share
-    return text if share is None or "%" in text else f"{text}, {percent(share)}"
+    words, seen = readable(told), read_progress(told)
+    if seen.share is None or "%" in words:
+        return words
+    return f"{seen.text}, {percent(seen.share)}" if seen.text else percent(seen.share)
 
 
 def left_or_usual(task: Task, seen: Overview) -> str | None:
