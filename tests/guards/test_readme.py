@@ -326,7 +326,8 @@ def test_the_recipes_do_what_they_say(store, environ, tmp_path, client):
     assert {task.status for task in tasks} == {"complete"} and len(tasks) == 8
     assert results["trainings"]["epoch"] == 3
     assert (tmp_path / results["trainings"]["model"]).read_bytes() == b"weights" * 3
-    assert results["sweeps"] == "{'rate': 0.2}"
+    assert results["sweeps"] == "rate=0.200"
+    assert "rates  1 task in line again" in output and "rate=0.400 0.04" in output
     assert results["thumbnails"] == "s3://bucket/small/garden.jpg"
     assert "rates: 3 complete, 0 not" in output
     assert (tmp_path / "film.mp4").stat().st_size > 1000
