@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import anyio
 from fastapi import FastAPI, HTTPException, Request
@@ -18,7 +20,7 @@ client = blueque.AsyncClient()
 
 
 @asynccontextmanager
-async def lifespan(app):
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     FILES.mkdir(parents=True, exist_ok=True)
     async with client:
         yield
@@ -28,7 +30,9 @@ app = FastAPI(lifespan=lifespan)
 
 
 @app.put("/videos/{name}", status_code=202)
-async def upload(name: str, request: Request, height: int = 360, urgent: bool = False):
+async def upload(
+    name: str, request: Request, height: int = 360, urgent: bool = False
+) -> dict[str, Any]:
     """Store a video and enqueue its task. The same video has the same task."""
     digest = hashlib.sha256()
     with TemporaryDirectory(dir=FILES) as directory:
@@ -45,38 +49,38 @@ async def upload(name: str, request: Request, height: int = 360, urgent: bool = 
 
 
 @app.get("/tasks/{task_id}")
-async def show(task_id: str):
+async def show(task_id: str) -> dict[str, Any]:
     task = await find(task_id)
     return {name: getattr(task, name) for name in ("title", "status", "progress", "error")}
 
 
 @app.get("/tasks/{task_id}/video")
-async def download(task_id: str):
+async def download(task_id: str) -> FileResponse:
     task = await find(task_id)
     if task.status != "complete":
         raise HTTPException(409, f"the video is {task.status}")
-    return FileResponse(task.result["file"], filename=f"{Path(task.title).stem}.mp4")
+    return FileResponse(task.result["file"], filename=f"{Path(task.title or task.id).stem}.mp4")
 
 
 @app.delete("/tasks/{task_id}")
-async def cancel(task_id: str):
-    queue = client.get_queue((await find(task_id)).queue)
+async def cancel(task_id: str) -> dict[str, str]:
+    queue = client.get_queue(await queue_of(task_id))
     return {"status": await queue.cancel(task_id, by="web")}
 
 
 @app.post("/tasks/{task_id}/retry")
-async def retry(task_id: str):
-    queue = client.get_queue((await find(task_id)).queue)
+async def retry(task_id: str) -> dict[str, str]:
+    queue = client.get_queue(await queue_of(task_id))
     return {"status": await queue.requeue(task_id, by="web")}
 
 
 @app.get("/")
-async def page():
+async def page() -> FileResponse:
     return FileResponse(Path(__file__).with_name("page.html"))
 
 
 @app.exception_handler(blueque.BluequeError)
-async def refuse(request: Request, error: blueque.BluequeError):
+async def refuse(request: Request, error: blueque.BluequeError) -> JSONResponse:
     is_away = isinstance(error, blueque.RedisAway)
     return JSONResponse({"detail": str(error)}, 503 if is_away else 409)
 
@@ -86,3 +90,9 @@ async def find(task_id: str) -> blueque.Task:
     if task.queue not in encode.queues:
         raise HTTPException(404, "there is no such video")
     return task
+
+
+async def queue_of(task_id: str) -> str:
+    queue = (await find(task_id)).queue
+    assert queue is not None  # it is one of the encoder's
+    return queue
