@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -38,6 +39,7 @@ class Converter:
         try:
             if _is_model(self._kind) and not isinstance(value, self._kind):
                 value = _with_place(self._kind.model_validate, value)
+            _set_defaults(value)
             plain = _to_plain(self._kind, value)
             lost = _first_lost(value, self.from_json(plain, what))
         except RecursionError as error:
@@ -148,6 +150,16 @@ def _require_known(kind: Any) -> None:
                     f"no {_name(node.cls)} can be built from JSON: annotate a dict, a TypedDict, a dataclass, or a model "
                     "of msgspec or pydantic"
                 )
+
+
+def _set_defaults(value: Any) -> None:
+    """Set the defaults that a dataclass made by msgspec has at its class only: they are not encoded."""
+    inner, own = parts_of(value) or {}, getattr(value, "__dict__", None)
+    if own is not None and is_dataclass(value):
+        missing = [field.name for field in fields(value) if field.name not in own]
+        own.update({name: inner[name] for name in missing if hasattr(value, name)})
+    for part in inner.values():
+        _set_defaults(part)
 
 
 def _to_plain(kind: Any, value: Any) -> Any:
