@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -172,3 +173,23 @@ def test_a_sweep_is_made_once_and_its_best_model_is_kept(example, programs, clie
     assert len(json.loads((programs.directory / "polynomials.json").read_text())) == 6
     (diverged,) = client.get_inspector().listing(["trainings"], ["failed"], 9).tasks
     assert client.get_task(diverged.id).error.startswith("it diverged in epoch ")
+
+
+def test_a_command_of_django_runs_a_listener(programs, client):
+    page = (ROOT / "docs/guide/web-applications.md").read_text()
+    blocks = dict(re.findall(r'```python title="([\w.]+)"\n(.*?)```', page, re.S))
+    (programs.directory / "shop/management/commands").mkdir(parents=True)
+    programs.write(blocks["listen.py"], "shop/management/commands/listen.py")
+    programs.write(blocks["articles.py"], "articles.py")
+    programs.write("INSTALLED_APPS = ['shop']", "settings.py")
+    task_id = client.get_queue("articles").enqueue({"article": 7})
+    environ = {
+        "BLUEQUE_REDIS_URL": programs.url,
+        "DJANGO_SETTINGS_MODULE": "settings",
+        "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
+    }
+    command = [sys.executable, "-m", "django", "listen", "articles", "--until-empty"]
+    program = programs.start(command, environ=environ)
+
+    assert program.wait() == 0, program.log
+    assert client.get_task(task_id).result == "published"
