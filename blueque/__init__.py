@@ -22,6 +22,7 @@ from blueque.version import __version__ as __version__
 if _typing.TYPE_CHECKING:  # for type checkers and editors
     from blueque.archives import archive as archive
     from blueque.async_client import AsyncClient as AsyncClient
+    from blueque.async_queue import AsyncQueue as AsyncQueue
     from blueque.client import Client as Client
     from blueque.errors import *  # noqa: F403
     from blueque.feeder import feed as feed
@@ -58,6 +59,7 @@ if _typing.TYPE_CHECKING:  # for type checkers and editors
 _NAMES = {
     "archives": "archive",
     "async_client": "AsyncClient",
+    "async_queue": "AsyncQueue",
     "client": "Client",
     "settings.contents": "Config",
     "errors": """

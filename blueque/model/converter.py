@@ -154,11 +154,15 @@ def _require_known(kind: Any) -> None:
 
 def _set_defaults(value: Any) -> None:
     """Set the defaults that a dataclass made by msgspec has at its class only: they are not encoded."""
-    inner, own = parts_of(value) or {}, getattr(value, "__dict__", None)
+    if value is None or isinstance(value, str | int | float | type):  # the usual case
+        return
+    own = getattr(value, "__dict__", None)
     if own is not None and is_dataclass(value):
         missing = [field.name for field in fields(value) if field.name not in own]
-        own.update({name: inner[name] for name in missing if hasattr(value, name)})
-    for part in inner.values():
+        own.update({name: getattr(value, name) for name in missing if hasattr(value, name)})
+    if not isinstance(value, list | tuple | set | frozenset):
+        value = (parts_of(value) or {}).values()
+    for part in value:
         _set_defaults(part)
 
 

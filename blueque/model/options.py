@@ -167,7 +167,7 @@ def require_known(call: str, options: Iterable[str], known: type) -> None:
     names = known.__annotations__
     for option in options:
         if option not in names:
-            meant = f" Did you mean {_MEANT[option]}?" if option in _MEANT else ""
+            meant = f" Did you mean {_MEANT[option]}?" if _MEANT.get(option) in names else ""
             raise TypeError(
                 f"{call}() got an unexpected keyword argument {option!r}; for tasks there are {', '.join(names)}.{meant}"
             )

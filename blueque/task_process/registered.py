@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, T
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, units
 from blueque.model.encoding import require_queue_name
+from blueque.model.ids import require_id
 from blueque.model.options import require_retry
 from blueque.model.task_id import TaskId
 from blueque.task_process.annotations import types_of
@@ -205,9 +206,10 @@ class QueueHandler(Generic[P, R]):
         """Return a text as the id of a task of this handler. Its result then has the type that the
         handler returns.
 
-        text: the id, for example from a URL or a database.
+        text: the id, for example from a URL or a database. Raises InvalidInput, InvalidType if it is
+            not a valid one.
         """
-        return TaskId(text, False, self.types.result)
+        return TaskId(require_id(text), False, self.types.result)
 
     def get_queue(self, client: Client | None = None, queue: str | None = None) -> Queue:
         """Return a queue of this handler. Arguments are those of `enqueue`.

@@ -109,7 +109,9 @@ def _is_path(word: str) -> bool:
 
 
 def cut(text: str, columns: int) -> str:
-    """Cut the text to this many columns, with a mark at the end. A number is left out, not cut."""
+    """Cut the text to this many columns, with a mark at the end. A number that does not fit is left
+    out, unless it is part of a word, or all that there is.
+    """
     if width(text) <= columns:
         return text
     mark, used, kept = _ellipsis(), 1, ""
@@ -118,7 +120,8 @@ def cut(text: str, columns: int) -> str:
         if used > columns:
             break
         kept += character
-    return re.sub(r"(?<=[ /=])[\d.,]+$", "", kept) + mark
+    is_in_number = text[len(kept)] in "0123456789.,"
+    return (re.sub(r"(?<![\w.,])(?<!^)[\d.,]+$", "", kept) if is_in_number else kept) + mark
 
 
 def _ellipsis() -> str:

@@ -12,7 +12,7 @@ from blueque import errors, spark, testing
 # What is not a name of `blueque` itself is what its methods return.
 PAGES = {
     "Client": ["Client"],
-    "AsyncClient": ["AsyncClient", "async_queue.AsyncQueue"],
+    "AsyncClient": ["AsyncClient", "AsyncQueue"],
     "Queue and new tasks": ["Queue", "New", "Then", "Count", "TaskId"],
     "Task": ["Task", "Status"],
     "Groups and workflows": [

@@ -1,8 +1,8 @@
 """Move the tasks of a Celery queue on Redis to Blueque, each exactly once.
 
 'video.encode(film, size)=encode' moves the tasks of video.encode to the queue encode, with the
-parameters {"film": ..., "size": ...}: name the positional arguments. The program lists what it
-cannot move, and leaves it. You can end it at any time and run it again.
+parameters {"film": ..., "size": ...}: name the positional arguments. The program names each task
+that it cannot move, and leaves it. You can end it at any time and run it again.
 """
 
 import base64
@@ -33,11 +33,12 @@ def main(tasks, broker, queue, unacked, dry_run):
         raise click.ClickException("A Celery worker or Flower is connected: stop it first.")
     ours, report = f"to-blueque:{queue}", Counter()
     for source, item, message in messages(broker, queue, unacked):
-        name = message["headers"].get("task")
+        headers = message["headers"]
+        name = headers.get("task")
         try:
             task = translated(message, names.get(name), client)
         except ValueError as why:  # an InvalidInput of Blueque among them
-            report[f"left: {name}: {why}"] += 1
+            print(f"left {headers.get('id')}, {name}: {why}")
             continue
         if dry_run:
             report[f"to move to {task['queue']}"] += 1

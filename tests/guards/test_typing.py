@@ -83,7 +83,7 @@ ids: list[TaskId] = client.get_queue("video").enqueue_many([1, 2], ids=True)
 
 
 async def make_many(flag: bool) -> Count | list[TaskId]:
-    queue = blueque.AsyncClient().get_queue("video")
+    queue: blueque.AsyncQueue = blueque.AsyncClient().get_queue("video")
     print((await queue.enqueue_many([1])).new, (await queue.enqueue_many([1], ids=True))[0].is_new)
     several: Count | list[TaskId[Film]] = cut.enqueue_many([Cut(1.5)], ids=flag)
     ids = client.get_queue("video").enqueue_many([1], ids=flag)

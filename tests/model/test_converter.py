@@ -72,6 +72,12 @@ class Child(Base):
     y: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    y: int
+    x: int = 0
+
+
 class Coded(pydantic.BaseModel):
     code: Annotated[str, pydantic.AfterValidator({"a": 1}.__getitem__)]
 
@@ -145,11 +151,12 @@ def test_an_array_of_numpy_is_a_list_and_the_annotation_says_of_what(kind, dtype
 
 
 def test_a_default_that_was_not_given_is_written_with_a_value_that_is_passed_on():
-    converter = converter_of(list[Child])
-    assert converter is not None
-    built = converter.from_json([{"y": 1}], "the parameters")
+    for kind in (list[Child], set[Frozen]):
+        converter = converter_of(kind)
+        assert converter is not None
+        built = converter.from_json([{"y": 1}], "the parameters")
 
-    assert converter.to_json(built, "the result") == [{"x": 0, "y": 1}]
+        assert converter.to_json(built, "the result") == [{"x": 0, "y": 1}]
 
 
 def test_numbers_of_numpy_are_numbers_wherever_they_are():

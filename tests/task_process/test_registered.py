@@ -248,6 +248,8 @@ def test_a_handler_gets_the_annotated_class_and_its_result_comes_back_as_one(cli
     assert [task.result for task in found] == [Film("M"), Film("N"), Film("P")]
     assert client.get_task(ids[0]).wait().result == Film("M")
     assert client.get_task(handler.task_id(str(ids[0]))).result == Film("M")
+    with pytest.raises(InvalidType, match="an id is text, not NoneType"):
+        handler.task_id(None)
     for copied in (copy.copy(ids[0]), copy.deepcopy(ids)[0]):
         assert client.wait(copied).result == Film("M")
     for untyped in (client.get_task(str(ids[0])), pickle.loads(pickle.dumps(found[0]))):

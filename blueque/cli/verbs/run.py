@@ -140,6 +140,9 @@ def _follow(client: Client, task_id: str, output: _Output) -> Task:
             status = statuses[task_id]
             is_read = status in (*FINISHED, "scheduled") and not lines
             task = client.get_task(task_id) if is_read else None
+            if task is not None and task.status == "scheduled" and task.attempt != attempt:
+                _tell_of_next(task, client.get_inspector().now())
+                attempt = task.attempt
             outage.note(None)
         except RedisAway as error:
             outage.note(str(error), "waiting")
@@ -151,10 +154,9 @@ def _follow(client: Client, task_id: str, output: _Output) -> Task:
         last = status
         if task is not None and task.status in FINISHED:
             return task
-        if task is not None and task.status == "scheduled" and task.attempt != attempt:
-            attempt = task.attempt
-            _tell_of_next(task)
-        if status == "pending" and not has_waited and time.monotonic() - began > LONG:
+        if status != "pending":
+            began = time.monotonic()
+        elif not has_waited and time.monotonic() - began > LONG:
             has_waited = True
             printing.talk(
                 f"It is still in line; to see why: blueque why {printing.short_id(task_id)}"
@@ -162,9 +164,9 @@ def _follow(client: Client, task_id: str, output: _Output) -> Task:
         time.sleep(PACE if not lines else PACE / 5)
 
 
-def _tell_of_next(task: Task) -> None:
+def _tell_of_next(task: Task, now: float) -> None:
     """Say why an attempt has ended, and when the next one is due."""
     error = (task.last_error or "").partition("\n")[0]
     ended = f"failed: {error}" if error else "has ended"
-    due = printing.due(task.eta or 0.0, time.time())
+    due = printing.due(task.eta or now, now)
     printing.talk(f"attempt {task.attempt} {ended}; the next one is {due}")
