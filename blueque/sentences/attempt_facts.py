@@ -98,17 +98,17 @@ def _retry(task: Task) -> str | None:
         return f"{used} interruptions so far\n{_waits(policy)}{_only(policy)}"
     if text is not None:
         return (
-            "never, even if its handler or listener has a policy"
+            "never, even if its handler, queue or listener has a policy"
             if text == "null"
             else f"{text}  (malformed: never)"
         )
     if task.failures and task.status == "failed":
         retried = f"{task.failures} of them {'was' if task.failures == 1 else 'were'} retried"
-        whose = "by the retry policy of its handler or listener"
+        whose = "by the retry policy of its handler, queue or listener"
         return f"{task.failures + 1} attempts failed, and {retried}, {whose}"
     if task.failures or task.interruptions:
         used = f"{count(task.failures or 0, 'failure')}, {count(task.interruptions or 0, 'interruption')}"
-        return f"{used} so far; the retry policy of its handler or listener applies"
+        return f"{used} so far; the retry policy of its handler, queue or listener applies"
     return None
 
 

@@ -59,7 +59,9 @@ def facts(event: Event) -> str:
     eta = told.pop("eta", None)
     if isinstance(eta, (int, float)):
         words.append(
-            f"due in {span(eta - event.at)}" if eta > event.at else f"{span(event.at - eta)} late"
+            f"due after {span(eta - event.at)}"
+            if eta > event.at
+            else f"{span(event.at - eta)} late"
         )
     began = told.pop("began", None)
     if began is not None:

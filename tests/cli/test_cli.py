@@ -663,15 +663,15 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
             "retry .*\n.*; only after OSError; never after EOFError, memory",
         ),
         ({"retry": '{"max":5,"backoff":0}'}, "retry .*\n +without a pause"),
-        ({"retry": "null"}, "retry +never, even if its handler or listener has a policy"),
+        ({"retry": "null"}, "retry +never, even if its handler, queue or listener has a policy"),
         ({"retry": '{"tries":5}'}, r'retry +{"tries":5}  \(malformed: never\)'),
         (
             {"failures": "1"},
-            "retry +1 failure, 0 interruptions so far; the retry policy of its handler or listener applies",
+            "retry +1 failure, 0 interruptions so far; the retry policy of its handler, queue or listener applies",
         ),
         (
             {"status": "failed", "failures": "2"},
-            "retry +3 attempts failed, and 2 of them were retried, by the retry policy of its handler or listener.*",
+            "retry +3 attempts failed, and 2 of them were retried, by the retry policy of its handler, queue or listener.*",
         ),
         (
             {"last_error": "one\ntwo", "last_error_type": "a.b.CustomError"},
