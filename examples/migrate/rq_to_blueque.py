@@ -21,11 +21,15 @@ UNKNOWN = r"(success|failure|stopped)_callback_name|webhooks|repeats_left|rate_l
 DEFAULT_TIMEOUT = 180  # RQ gives it to each job that has none of its own
 
 
+class NotPlain(ValueError):
+    """The data of a job hold an object that is not JSON."""
+
+
 class Plain(pickle.Unpickler):
     """Reads a pickle of text, numbers, lists and dicts, and runs nothing."""
 
     def find_class(self, module, name):
-        raise ValueError(f"it holds a {module}.{name}, which is not JSON")
+        raise NotPlain(f"it holds a {module}.{name}, which is not JSON")
 
 
 @click.command(help=__doc__)
@@ -79,12 +83,24 @@ def loaded(data):
     return json.loads(data) if data[:1] in (b"[", b"{") else Plain(io.BytesIO(data)).load()
 
 
+def contents(fields):
+    """Return the name, instance, args, kwargs and meta of a job. Raises ValueError."""
+    try:
+        name, instance, args, kwargs = loaded(zlib.decompress(fields["data"]))
+        meta = loaded(fields["meta"]) if fields.get("meta") else None
+    except NotPlain:
+        raise
+    except Exception as error:  # pickle raises errors of many types
+        raise ValueError("its data cannot be read") from error
+    return name, instance, args, kwargs, meta
+
+
 def translated(rq, job, eta, names, client):
     """Return the task that a job becomes. Raises ValueError if it cannot be moved."""
     fields = {field.decode(): value for field, value in rq.hgetall(f"rq:job:{job}").items()}
     if "data" not in fields:
         raise ValueError("it has expired")
-    name, instance, args, kwargs = loaded(zlib.decompress(fields["data"]))
+    name, instance, args, kwargs, meta = contents(fields)
     if name not in names or instance is not None:
         raise ValueError(f"{name} is not on the command line, or is a method")
     queue, arguments = names[name]
@@ -100,9 +116,7 @@ def translated(rq, job, eta, names, client):
     timeout, ttl = int(fields.get("timeout", 0)), rq.ttl(f"rq:job:{job}")
     limit = timeout if timeout > 0 and timeout != DEFAULT_TIMEOUT else None
     options = {"eta": eta, "time_limit": limit, "start_within": ttl if ttl > 0 else None}
-    options |= {"tags": ["from-rq"], "keep": "30d"}
-    if "meta" in fields:
-        options["context"] = loaded(fields["meta"])
+    options |= {"tags": ["from-rq"], "keep": "30d", "context": meta}
     client.get_queue(queue).new_task(parameters, **options)  # refuses what enqueue would refuse
     known = "id" if re.fullmatch(r"[0-9A-Za-z][\w-]{0,199}", job, re.A) else "key"
     return {"queue": queue, "parameters": parameters, "options": options | {known: job}}
@@ -126,9 +140,13 @@ def finish(rq, client, ours, report):
     """Enqueue the tasks of our list, also those of an earlier run that was killed."""
     for text in rq.lrange(ours, 0, -1):
         task = json.loads(text)
-        client.get_queue(task["queue"]).schedule(task["parameters"], **task["options"])
-        rq.lrem(ours, 1, text)
-        report[f"moved to {task['queue']}"] += 1
+        try:
+            client.get_queue(task["queue"]).schedule(task["parameters"], **task["options"])
+        except blueque.InvalidInput as error:
+            report[f"left in {ours}: {error}"] += 1
+        else:
+            rq.lrem(ours, 1, text)
+            report[f"moved to {task['queue']}"] += 1
 
 
 try:

@@ -77,6 +77,9 @@ RQ = """
     queue.enqueue(encode, b"bytes.mov")
     queue.enqueue(encode, "callback.mov", on_success=Callback(encode))
     queue.enqueue(print, "print.mov")
+    redis.hset("rq:job:_no_id_of_ours", "meta", b"")
+    for field in ("data", "meta"):
+        redis.hset(queue.enqueue(encode, f"{field}.mov").key, field, b"of another serializer")
 """
 
 
@@ -119,9 +122,11 @@ PLACES = {
             " does not have; pass a str of base64",
             "left ID, video.encode('callback.mov'): it has success_callback_name",
             "left ID, builtins.print('print.mov'): builtins.print is not on the command line, or is a method",
+            "left ID, video.encode('data.mov'): its data cannot be read",
+            "left ID, video.encode('meta.mov'): its data cannot be read",
             "left ID, video.encode('child.mov'): it waits for other jobs",
         },
-        {"rq:queue:video": 5},
+        {"rq:queue:video": 7},
         lambda redis: redis.lmove("rq:queue:video", "rq:queue:video:intermediate"),
         {"rq:queue:video:intermediate": 1},
     ),
