@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from blueque.client import Client
 from blueque.errors import InvalidInput, RedisRefused
@@ -62,6 +62,18 @@ class RefusedQueues:
             if not reasons:
                 del self._refused[name]
                 log.warning("serving queue %r again after %.1f s", name, now - began)
+
+    def end(self, duty: str, due: Container[str]) -> None:
+        """Note a duty as done for the queues that are tried again and where it is not due any more."""
+        for name in [*self._refused]:
+            if name not in due and name not in self:
+                self.note(name, duty, None)
+
+    def forget_gone(self, known: Container[str]) -> None:
+        """Forget the queues that are not registered any more."""
+        for name in [name for name in self._retry_at if name not in known]:
+            del self._retry_at[name]
+            self._refused.pop(name, None)
 
     def retry_times(self) -> Iterable[float]:
         """Return when each queue that is left alone now is to be tried again."""

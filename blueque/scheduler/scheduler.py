@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from blueque.client import Client
 from blueque.errors import Contended, RedisRefused
 from blueque.producer.firing import Firing
+from blueque.producer.queue import Queue
 from blueque.queries.queue_changes import Lookout
 from blueque.queries.schedules import clock_of
 from blueque.recovery.expiry import Expiry
@@ -96,9 +97,10 @@ class Scheduler:
             rest = LOOK_AT_ALL if self._lookout.is_tracking else POLL
             self._look_at_all = time.monotonic() + rest
             self._look_at_clock()
+        self._refused.forget_gone(self._lookout.views)
         for name in sorted(looked_at):
             view = self._lookout.views[name]
-            # What has worked for a queue ends its pause, so nothing is tried before that is over.
+            # A queue that is left alone is read, but its listeners are not woken.
             if view.is_pending and name not in self._refused:
                 self._refused.attempt(name, "look", lambda queue: queue.wake_listener())
             elif not view.is_pending:
@@ -111,9 +113,7 @@ class Scheduler:
             self._look_at_clock()  # it may have been wrong for a moment
         now = self._now()
         due = sorted((name for name, eta in etas.items() if eta <= now), key=etas.__getitem__)
-        for name in due:
-            self._refused.attempt(name, "enqueue_due", lambda queue: queue.enqueue_due_tasks(now))
-            self._lookout.look_again_at(name)
+        self._attempt("enqueue_due", due, lambda queue: queue.enqueue_due_tasks(now))
         return bool(due)
 
     def _recheck(self) -> None:
@@ -122,11 +122,16 @@ class Scheduler:
             return
         now = self._now()
         due = [name for name, at in self._rechecks().items() if at <= now]
-        for name in due:
-            self._refused.attempt(name, "recheck", lambda queue: self._settling.recheck(queue.name))
-            self._lookout.look_again_at(name)
+        self._attempt("recheck", due, lambda queue: self._settling.recheck(queue.name))
         if due:
             self._recheck_at = time.monotonic() + RECHECK_EVERY
+
+    def _attempt(self, duty: str, due: Sequence[str], action: Callable[[Queue], object]) -> None:
+        """Do a duty for the queues where it is due, and read them again."""
+        self._refused.end(duty, due)
+        for name in due:
+            self._refused.attempt(name, duty, action)
+            self._lookout.look_again_at(name)
 
     def _fire(self) -> bool:
         """Make the tasks of a hundred schedules that are due. Return whether there may be more."""
