@@ -22,7 +22,7 @@ from blueque.text.format import names_of
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from typing import Unpack
+    from typing import Never, Unpack
 
     from blueque.async_client import AsyncClient
     from blueque.client import Client
@@ -71,6 +71,10 @@ class QueueHandler(Generic[P, R]):
         self.function, self.settings = function, settings
         self.takes_parameters = _takes_parameters(function)
         self._types: Types | None = None
+
+    if TYPE_CHECKING:  # which tells it from other callables so: see run_task.py
+
+        def __setattr__(self, name: str, value: Never, /) -> None: ...
 
     def __call__(self, task: RunningTask, *parameters: P) -> R:
         return self.function(task, *parameters)

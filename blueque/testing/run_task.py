@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import tempfile
@@ -56,12 +55,11 @@ class Circumstances(TypedDict, total=False):
     max_bytes: int
 
 
-class Function(Protocol):
-    """A function or a method. Unlike those of a `blueque.handler`, its parameters have no type."""
+class Untyped(Protocol):
+    """Any callable but a `blueque.handler`: for type checkers, that one lets no attribute be set."""
 
-    @property
-    def __code__(self) -> Any: ...
     def __call__(self, task: RunningTask, /) -> Any: ...
+    def __setattr__(self, name: str, value: object, /) -> None: ...
 
 
 @overload
@@ -72,9 +70,7 @@ def run_task(
 
 @overload
 def run_task(
-    handler: Function | functools.partial[Any],
-    parameters: Any = None,
-    **circumstances: Unpack[Circumstances],
+    handler: Untyped, parameters: Any = None, **circumstances: Unpack[Circumstances]
 ) -> Ended: ...
 
 

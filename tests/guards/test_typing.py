@@ -15,6 +15,7 @@ from running import ROOT
 GOOD = """
 import asyncio
 import dataclasses
+import functools
 from typing import TypedDict
 
 import blueque
@@ -101,6 +102,15 @@ later: str = client.wait(cut.task_id("an id")).result["title"]
 tried: Ended[Film] = run_task(cut, Cut(1.5), queue="more")
 print(tried.result["title"], run_task(sound, Cut(1.5)).result + 1, run_task(scene).outcome)
 print(run_task(encode, 3).result["frames"], run_task(lambda task: task.id).result.upper())
+
+
+class Encoder:
+    def __call__(self, task: RunningTask) -> int:
+        return 3
+
+
+handler = Encoder()
+print(run_task(Encoder(), 3).result + 1, run_task(functools.partial(encode)).outcome, {film: 1})
 
 
 def look(task: Task, id: TaskId) -> list[str]:
