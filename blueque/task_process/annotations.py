@@ -41,12 +41,12 @@ def types_of(function: Callable[..., Any]) -> Types:
     return Types(converter_of(kinds[0]), converter_of(_result_in(kinds[1])))
 
 
-def _passes_all(function: Callable[..., Any]) -> bool:
+def _passes_all(function: Any) -> bool:
     """Return whether a wrapper takes any arguments, and so those of the function that it wraps."""
-    code = getattr(function, "__code__", None)
-    if code is None:  # of an instance
-        code = getattr(type(function).__call__, "__code__", None)
-    return code is not None and code.co_flags & _VARIABLE and code.co_argcount < 2
+    called = function if hasattr(function, "__code__") else function.__call__
+    most = 2 if isinstance(called, types.MethodType) else 1  # self and the task
+    code = getattr(called, "__code__", None)
+    return code is not None and code.co_flags & _VARIABLE and code.co_argcount <= most
 
 
 def _annotations(function: types.FunctionType) -> dict[str, Any]:

@@ -190,6 +190,10 @@ class Passing:
     def __call__(self, *arguments): ...
 
 
+class PassingWithTask(Passing):
+    def __call__(self, task, *arguments): ...
+
+
 class Films:
     def encode(self, task: RunningTask, film: Film): ...
 
@@ -203,7 +207,8 @@ def test_a_method_has_its_annotations_and_a_wrapper_that_passes_all_on_those_of_
     def names_its_own(task, film): ...
 
     films = Films()  # of its methods, the task is the second argument
-    for function in (passing(encode), Passing(passing(encode)), films.wrapped, films.encode, films):
+    instances = (Passing(passing(encode)), PassingWithTask(encode))
+    for function in (passing(encode), *instances, films.wrapped, films.encode, films):
         assert register(function).types.parameters is not None
     for function in (names_its_own, functools.partial(encode, film=None)):
         assert register(function).types.parameters is None
