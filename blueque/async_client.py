@@ -180,7 +180,7 @@ class AsyncClient:
         self, ids: Iterable[str], timeout: float | None = None
     ) -> AsyncGenerator[Task, None]:
         """Yield each task when it ends. Arguments and errors are those of `wait`."""
-        require_timeout(timeout)
+        timeout = require_timeout(timeout)
         return self._as_ended(ids_of(ids), timeout)
 
     async def events(

@@ -304,7 +304,7 @@ class Client:
 
     def as_ended(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Task]:
         """Yield each task when it ends. Arguments and errors are those of `wait`."""
-        require_timeout(timeout)
+        timeout = require_timeout(timeout)
         wanted = ids_of(ids)
         from blueque.queries.task_ends import Watcher, ends
 

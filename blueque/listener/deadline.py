@@ -17,7 +17,7 @@ class Deadline:
     """
 
     def __init__(self, timeout: float | None) -> None:
-        require_timeout(timeout)
+        timeout = require_timeout(timeout)
         self._at = math.inf if timeout is None else time.monotonic() + timeout
 
     @property

@@ -276,10 +276,15 @@ def require_time(value: object, what: str = "eta") -> float:
     return float(value)
 
 
-def require_timeout(timeout: float | None) -> None:
-    """Raise InvalidInput unless it is 0 or more seconds; None: no limit."""
-    if timeout is not None and not (hasattr(timeout, "__float__") and timeout >= 0):  # or NaN
+def require_timeout(timeout: float | None) -> float | None:
+    """Return 0 or more seconds as a float; None: no limit. Raises InvalidInput."""
+    from numbers import Real  # here: a task process does not need it
+
+    if timeout is None:
+        return None
+    if not (isinstance(timeout, Real) and timeout >= 0):  # or NaN
         raise InvalidInput(f"timeout is {timeout!r}; it has to be a number of seconds, 0 or more")
+    return float(timeout)
 
 
 def _require_printable_name(name: object, what: str) -> str:

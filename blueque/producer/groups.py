@@ -146,7 +146,7 @@ class TaskGroup(Group):
         where it cannot, the group is read once a second.
         Raises WaitTimedOut; NoSuchGroup.
         """
-        require_timeout(timeout)
+        timeout = require_timeout(timeout)
         watcher = GroupWatcher(self._redis, self.name)
         for _ in ends(watcher, self._redis.patience, timeout):
             pass  # it yields no tasks

@@ -198,7 +198,7 @@ class Queue(ManyTasks, TaskOrders, Settings):
         """
         from blueque.queries.queue_ends import QueueWatcher, join  # here: most programs never wait
 
-        require_timeout(timeout)
+        timeout = require_timeout(timeout)
         join(QueueWatcher(self._redis, [self.name]), self._redis.patience, timeout)
 
     def wake_listener(self) -> None:

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import os
 import time
+from decimal import Decimal
+from fractions import Fraction
 
+import numpy
 import pytest
 from transactions import protocol
 
-from blueque import InvalidInput, NotOwner, NotRegistered, Retry
+from blueque import InvalidInput, NotOwner, NotRegistered, Retry, WaitTimedOut
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
@@ -258,10 +261,22 @@ def test_listen_returns_none_when_no_task_has_come_in_time(client, kind):
     assert task.id == task_id and called == [task]
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan")])
+@pytest.mark.parametrize(
+    "timeout",
+    [-1, float("nan"), "2", 1j, Decimal("0.1"), Decimal("NaN"), numpy.array([1, 2])],
+    ids=str,
+)
 def test_a_timeout_that_makes_no_sense_is_refused(client, timeout):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match="it has to be a number of seconds, 0 or more"):
         client.get_listener("video").listen(timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", [Fraction(1, 10), numpy.float32(0), numpy.int64(0)], ids=repr)
+def test_a_timeout_may_be_a_real_number_of_another_type(client, queue, timeout):
+    task_id = queue.enqueue(1)
+
+    with pytest.raises(WaitTimedOut, match="not ended within 0"):
+        client.wait(task_id, timeout=timeout)
 
 
 def test_a_listener_of_a_program_reads_no_settings_with_its_beat(client, cli):
