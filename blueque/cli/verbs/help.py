@@ -63,8 +63,8 @@ _MORE = {
 }
 # Words that are shown but are not states.
 WORDS = {
-    "interrupting": "it has got SIGTERM; it is killed if it has not ended after its grace. Then it runs again",
-    "cancelling": "it has got SIGTERM; it is killed if it has not ended after its grace. See: blueque show ID",
+    "interrupting": "it is to end: its listener sends SIGTERM, and kills it after its grace. Then it runs again",
+    "cancelling": "it is to end: its listener sends SIGTERM, and kills it after its grace. See: blueque show ID",
     "held": "it is blocked and cannot go on: it waits for a task that failed, was cancelled or is gone. See: blueque ls --state held",
     "lost": "an error type: its listener died and no other one adopted it; without a retry policy it failed. To run all again: "
     "blueque requeue -q QUEUE --error-type lost",
