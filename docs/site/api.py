@@ -77,8 +77,14 @@ def page(title: str, names: list[str]) -> str:
 
 
 def inherited(name: str) -> str:
-    """Return the options that show what a class has from classes that are on no page."""
-    things = [resolve_name(f"blueque.{each}") for names in PAGES.values() for each in names]
+    """Return the options that show what a class has from classes that are on no page.
+
+    The names of `blueque.spark` inherit nothing, and cannot be imported without pyspark.
+    """
+    if name.startswith("spark."):
+        return ""
+    every = [each for names in PAGES.values() for each in names if not each.startswith("spark.")]
+    things = [resolve_name(f"blueque.{each}") for each in every]
     own = resolve_name(f"blueque.{name}")
     unshown = [
         base

@@ -60,11 +60,11 @@ def build(work: Path, site: Path, navigation: list[object]) -> None:
     head = f"[project]\nnav = {as_toml(navigation)}\n"
     (work / "zensical.toml").write_text(settings.replace("[project]\n", head, 1))
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True)
-    said = COLOUR.sub("", done.stdout + done.stderr.partition("Traceback")[0])
-    if not UNTROUBLED.fullmatch(said):
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}  # for docs.site.docstrings
+    done = subprocess.run(command, cwd=work, env=environ, capture_output=True, text=True)
+    said = COLOUR.sub("", done.stdout + done.stderr)
+    if done.returncode or not UNTROUBLED.fullmatch(said.partition("Traceback")[0]):
         sys.exit(said)
-    done.check_returncode()
     shutil.rmtree(site, ignore_errors=True)
     shutil.move(work / "html", site)
 

@@ -5,6 +5,8 @@ server.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from playwright.sync_api import sync_playwright
 
 import blueque
 from blueque import spark, testing
-from docs.site import build
+from docs.site import api, build
 from docs.site.docstrings import markdown
 from docs.site.lists import as_python_markdown
 
@@ -49,6 +51,23 @@ def test_the_reference_has_every_public_name(site):
     assert public - shown == set()
     assert {"blueque.Client.get_queue", "blueque.Task.status"} <= shown
     assert 'id="blueque.Queue.enqueue_many"' in text, "the methods of a mixin are shown, too"
+
+
+def test_the_reference_is_made_with_the_packages_of_the_site_alone():
+    others = (
+        "pyspark",
+        "pyarrow",
+        "greenlet",
+        "msgspec",
+        "pydantic",
+        "pytest",
+        "fakeredis",
+        "starlette",
+    )
+    hide = f"import sys; sys.modules |= dict.fromkeys({others}); "
+    make = "from docs.site import api; print(len(api.pages()))"
+    done = subprocess.run([sys.executable, "-c", hide + make], cwd=build.ROOT, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"%d\n" % (len(api.PAGES) + 1)), done.stderr
 
 
 def test_a_block_with_a_title_is_shown_as_a_file(tmp_path):
