@@ -132,8 +132,8 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     them. SIGTERM: see --on-term. With leave, the default outside a container, running tasks run on, each with its
     listener, and the next blueque-listener here finds them. --retry and the limits apply to tasks without their own.
 
-    SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: reload blueque.toml. SIGUSR1: write
-    the stacks of master and listeners to the log. These three signals do not affect tasks.
+    SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: reload blueque.toml and handlers. SIGUSR1:
+    write the stacks of master and listeners to the log. These three signals do not affect tasks.
     """
     # refuse a mistake in the file, and a bad address
     config, client = invocation.config, invocation.client()
