@@ -285,7 +285,7 @@ class NoSuchGroup(BluequeError, LookupError):
     ) -> None:
         why = f"there is no group {group!r}"
         if is_making:
-            why = f"workflow {group!r} is being made: not all of its tasks are there yet"
+            why = f"workflow {group!r} is making: not all of its tasks are there yet"
         elif is_joined:
             why += f"; open it first: client.group({group!r}).open()"
         elif is_lost:  # between two transactions of one call
