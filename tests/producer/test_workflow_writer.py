@@ -334,7 +334,7 @@ def test_no_task_joins_a_workflow_that_is_not_complete_nor_waits_for_it(client, 
 
     with pytest.raises(WrongGroup):
         queue.enqueue("joins", group=NIGHT)
-    with pytest.raises(NoSuchGroup, match="workflow 'night' is being made"):
+    with pytest.raises(NoSuchGroup, match="workflow 'night' is making"):
         queue.enqueue("waits", after=Group(NIGHT))
     with pytest.raises(WrongGroup, match="not all of its tasks are there"):
         client.group(NIGHT).close()
@@ -351,11 +351,11 @@ def test_what_waits_for_an_unfinished_workflow_is_refused_before_anything_is_wri
     others = [queue.enqueue(number) for number in range(240)]
     before = everything()
 
-    with pytest.raises(NoSuchGroup, match="workflow 'night' is being made"):
+    with pytest.raises(NoSuchGroup, match="workflow 'night' is making"):
         queue.enqueue("waits", after=[*others, Group(NIGHT)])
     day = fan(client, "day")
     day.add("video", "last", after=Group(NIGHT))
-    with pytest.raises(NoSuchGroup, match="workflow 'night' is being made"):
+    with pytest.raises(NoSuchGroup, match="workflow 'night' is making"):
         day.commit()
     assert everything() == before
 
