@@ -114,7 +114,10 @@ def test_a_task_that_leaves_children_and_closed_outputs_behind_is_over_when_they
     assert not any(is_there(pid) for pid in leftovers)
     assert outcome(programs.client, queue.enqueue("quick")).result == "done"
     until(lambda: {state_of(pid) for pid in [*leftovers, ended]} == {""}, what="the reaping of all")
-    assert not {state_of(pid) for pid in children_of(slot)} & {"Z", "X"}
+    until(
+        lambda: not {state_of(pid) for pid in children_of(slot)} & {"Z", "X"},
+        what="the reaping of the children of the slot",
+    )
     assert listener.stop() == 0
 
 
