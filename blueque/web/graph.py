@@ -56,7 +56,7 @@ def picture(graph: Graph, visit: Visit, members: int) -> Markup | None:
     drawn += [_node(task, places[task], graph, visit) for task in places]
     width = max(x for x, _ in places.values()) + WIDTH + 2
     height = max(y for _, y in places.values()) + HEIGHT + 2
-    says = f"{len(places):,} tasks, of which {len(edges):,} pairs wait for each other"
+    says = f"{len(places):,} tasks with {len(edges):,} dependencies"
     drawing = svg.tag(
         "svg", *drawn, class_="graph", width=width, height=height, role="group", aria_label=says
     )
